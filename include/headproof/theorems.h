@@ -1,0 +1,60 @@
+// The results of the lecture as data and as checks.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headproof/subjects.h"
+
+namespace headproof {
+
+/// How a claim is meant: as an exact statement about the numbers, as equality of bits, or within a
+/// bound on rounding.
+enum class Claim { exact, bitwise, bounded };
+std::string_view name_of(Claim claim);
+
+enum class Outcome { holds, violated, not_applicable, unsupported, gave_up, crashed };
+std::string_view name_of(Outcome outcome);
+
+/// One thing that was checked, and what came out.
+struct Finding {
+  std::string what;  ///< "every row of A sums to 1"
+  Claim claim = Claim::exact;
+  Outcome outcome = Outcome::holds;
+  double error = 0, bound = 0;  ///< for bounded claims: the largest error, and the bound at it
+  std::string note;             ///< where it failed, or what floating point bends; often empty
+};
+
+/// What became of a theorem.
+struct Verdict {
+  std::vector<Finding> findings;
+  /// The gravest of the findings' outcomes.
+  Outcome outcome() const;
+  /// The largest share of a bound that was used; 0 when nothing is bounded.
+  double used() const;
+};
+
+/// A result of the lecture. Its texts are prose with TeX between $ signs.
+struct Theorem {
+  std::string_view id;          ///< "prop-3.1"
+  std::string_view title;       ///< "Rows lie in the simplex"
+  std::string_view statement;   ///< with its hypotheses
+  std::string_view proof;       ///< in a few lines
+  std::string_view execution;   ///< how it is executed
+  std::string_view bound;       ///< the bound, and why it is that
+  std::string_view source;      ///< where in the lecture
+  std::string_view breaks;      ///< the mutant shown as an example of breaking it
+  std::string_view code;        ///< the lines that check it, from the source file itself
+  /// Asks `subject` the questions that `problem` gives rise to.
+  std::function<Verdict(const Subject& subject, const HeadProblem& problem)> check;
+};
+
+/// All results, in the lecture's order.
+const std::vector<Theorem>& theorems();
+
+/// The theorem of that id; null when there is none.
+const Theorem* find_theorem(std::string_view id);
+
+}  // namespace headproof
