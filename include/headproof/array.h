@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -25,17 +27,22 @@ struct Array {
   bool operator==(const Array&) const = default;
 };
 
-/// `array` as a tensor of `Rank` axes; nothing when its rank or its element type is another one.
+/// `array` as a tensor of `Rank` axes; the error says so when its rank or its element type is
+/// another one.
 template <class T, std::size_t Rank>
 Result<Tensor<T, Rank>> to_tensor(const Array& array) {
-  const auto* values = std::get_if<std::vector<T>>(&array.values);
   if (array.shape.size() != Rank) {
     return Error{"expected an array of rank " + std::to_string(Rank) + ", not " +
                  std::to_string(array.shape.size())};
   }
-  if (values == nullptr) return Error{"the array's elements have another type"};
+  const auto* values = std::get_if<std::vector<T>>(&array.values);
+  if (values == nullptr) {
+    const std::array<std::string, 3> names{"float32", "float64", "integer"};
+    const std::size_t expected = decltype(Array::values)(std::vector<T>()).index();
+    return Error{"expected " + names[expected] + " elements, not " + names[array.values.index()]};
+  }
   std::array<Index, Rank> shape{};
-  std::copy(array.shape.begin(), array.shape.end(), shape.begin());
+  for (std::size_t axis = 0; axis < Rank; ++axis) shape[axis] = array.shape[axis];
   Tensor<T, Rank> tensor(shape);
   std::copy(values->begin(), values->end(), tensor.begin());
   return tensor;

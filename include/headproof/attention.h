@@ -57,11 +57,8 @@ AttentionStages<Scalar> attention_reference(View<const Scalar, 4> q, View<const 
 
 /// The gradients of sum(d_out * out), from the stages of the forward pass; d_out has out's shape.
 template <class Scalar>
-AttentionGradients<Scalar> attention_reference_backward(const AttentionStages<Scalar>& forward,
-                                                        View<const Scalar, 4> q,
-                                                        View<const Scalar, 4> k,
-                                                        View<const Scalar, 4> v,
-                                                        View<const Scalar, 4> d_out,
-                                                        const AttentionOptions& options = {});
+AttentionGradients<Scalar> attention_reference_backward(
+    const AttentionStages<Scalar>& forward, View<const Scalar, 4> q, View<const Scalar, 4> k,
+    View<const Scalar, 4> v, View<const Scalar, 4> d_out, const AttentionOptions& options = {});
 
 }  // namespace headproof

@@ -36,8 +36,8 @@ Result<HeadWeights> head_weights_from(const NamedArrays& arrays);
 /// Everything that the head computes on the way, heads axis dropped.
 template <class Scalar>
 struct HeadStages {
-  Tensor<Scalar, 3> q, k, v;            ///< [batch, seq_len, head_dim]
-  AttentionStages<Scalar> attention;    ///< with num_heads = 1
+  Tensor<Scalar, 3> q, k, v;          ///< [batch, seq_len, head_dim]
+  AttentionStages<Scalar> attention;  ///< with num_heads = 1
 };
 
 /// The head as a function of everything it depends on: x [batch, seq_len, model_dim], weights

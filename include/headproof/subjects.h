@@ -42,7 +42,7 @@ class Subject {
   virtual std::optional<Tensor<float, 5>> jacobian(const HeadProblem& problem) const;
 };
 
-/// The library's own heads.
+/// The reference head, its gradients by vector-Jacobian products.
 std::unique_ptr<Subject> reference_subject();
 
 /// A head that is wrong on purpose: what a mutant's name means, in one sentence.

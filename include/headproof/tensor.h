@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <new>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace headproof {
@@ -35,14 +36,13 @@ struct View {
   }
   /// A view that may write converts to one that may not.
   template <class U>
-    requires(std::is_same_v<const U, T>)
-  View(const View<U, Rank>& other)  // NOLINT(google-explicit-constructor)
+  requires(std::is_same_v<const U, T>)
+      View(const View<U, Rank>& other)  // NOLINT(google-explicit-constructor)
       : data(other.data), shape(other.shape), strides(other.strides) {}
 
   /// The element at a position, one index an axis; no bounds check.
   template <class... Indices>
-    requires(sizeof...(Indices) == Rank)
-  T& operator()(Indices... indices) const {
+  requires(sizeof...(Indices) == Rank) T& operator()(Indices... indices) const {
     const std::array<Index, Rank> at{static_cast<Index>(indices)...};
     Index offset = 0;
     for (std::size_t axis = 0; axis < Rank; ++axis) offset += at[axis] * strides[axis];
@@ -57,9 +57,7 @@ struct View {
   }
 
   /// The sub-view at position `i` of the first axis.
-  View<T, Rank - 1> operator[](Index i) const
-    requires(Rank > 1)
-  {
+  View<T, Rank - 1> operator[](Index i) const requires(Rank > 1) {
     View<T, Rank - 1> sub;
     sub.data = data + i * strides[0];
     std::copy(shape.begin() + 1, shape.end(), sub.shape.begin());
@@ -144,16 +142,8 @@ class Tensor {
   const T& operator()(Indices... indices) const {
     return view()(indices...);
   }
-  View<T, Rank - 1> operator[](Index i)
-    requires(Rank > 1)
-  {
-    return view()[i];
-  }
-  View<const T, Rank - 1> operator[](Index i) const
-    requires(Rank > 1)
-  {
-    return view()[i];
-  }
+  View<T, Rank - 1> operator[](Index i) requires(Rank > 1) { return view()[i]; }
+  View<const T, Rank - 1> operator[](Index i) const requires(Rank > 1) { return view()[i]; }
 
   const std::array<Index, Rank>& shape() const { return shape_; }
   Index size() const { return static_cast<Index>(values_.size()); }

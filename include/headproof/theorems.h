@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "headproof/random.h"
 #include "headproof/subjects.h"
 
 namespace headproof {
@@ -38,18 +39,22 @@ struct Verdict {
 
 /// A result of the lecture. Its texts are prose with TeX between $ signs.
 struct Theorem {
-  std::string_view id;          ///< "prop-3.1"
-  std::string_view title;       ///< "Rows lie in the simplex"
-  std::string_view statement;   ///< with its hypotheses
-  std::string_view proof;       ///< in a few lines
-  std::string_view execution;   ///< how it is executed
-  std::string_view bound;       ///< the bound, and why it is that
-  std::string_view source;      ///< where in the lecture
-  std::string_view breaks;      ///< the mutant shown as an example of breaking it
-  std::string_view code;        ///< the lines that check it, from the source file itself
+  std::string_view id;         ///< "prop-3.1"
+  std::string_view title;      ///< "Rows lie in the simplex"
+  std::string_view statement;  ///< with its hypotheses
+  std::string_view proof;      ///< in a few lines
+  std::string_view execution;  ///< how it is executed
+  std::string_view bound;      ///< the bound, and why it is that
+  std::string_view source;     ///< where in the lecture
+  std::string_view breaks;     ///< the mutant shown as an example of breaking it
+  std::string_view code;       ///< the lines that check it, from the source file itself
   /// Asks `subject` the questions that `problem` gives rise to.
   std::function<Verdict(const Subject& subject, const HeadProblem& problem)> check;
 };
+
+/// A problem as the lecture draws it: first the weights, then x [batch, seq_len, model_dim].
+HeadProblem draw_problem(Index batch, Index seq_len, Index model_dim, Index head_dim,
+                         Generator& generator);
 
 /// All results, in the lecture's order.
 const std::vector<Theorem>& theorems();

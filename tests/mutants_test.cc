@@ -1,0 +1,85 @@
+// The checks can fail: every wrong head is caught, and no right one is.
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+
+#include "headproof/theorems.h"
+
+namespace headproof {
+namespace {
+
+HeadProblem lecture_problem(std::uint64_t seed) {
+  Generator generator(seed);
+  return draw_problem(4, 8, 32, 16, generator);
+}
+
+std::string describe(const Theorem& theorem, const Verdict& verdict) {
+  std::string text = std::string(theorem.id) + " " + std::string(name_of(verdict.outcome()));
+  for (const Finding& finding : verdict.findings) {
+    text += "\n  " + finding.what + ": " + std::string(name_of(finding.outcome)) + " " +
+            std::to_string(finding.error) + " / " + std::to_string(finding.bound) + " " +
+            finding.note;
+  }
+  return text;
+}
+
+TEST(Mutants, EveryOneIsCaughtByATheoremAndTheTableShowsByWhich) {
+  const HeadProblem problem = lecture_problem(0);
+  std::printf("%-24s", "mutant");
+  for (const Theorem& theorem : theorems()) std::printf(" %9s", std::string(theorem.id).c_str());
+  std::printf("\n");
+  for (const MutantInfo& mutant : mutants()) {
+    const auto subject = mutant_subject(mutant.name);
+    std::printf("%-24s", std::string(mutant.name).c_str());
+    int caught = 0;
+    for (const Theorem& theorem : theorems()) {
+      const bool holds = theorem.check(*subject, problem).outcome() == Outcome::holds;
+      caught += holds ? 0 : 1;
+      std::printf(" %9s", holds ? "." : "caught");
+    }
+    std::printf("\n");
+    EXPECT_GT(caught, 0) << mutant.name << ": " << mutant.what;
+  }
+}
+
+TEST(Mutants, EachTheoremIsBrokenByTheMutantThatItNames) {
+  const HeadProblem problem = lecture_problem(0);
+  for (const Theorem& theorem : theorems()) {
+    const auto subject = mutant_subject(theorem.breaks);
+    ASSERT_NE(subject, nullptr) << theorem.breaks;
+    EXPECT_EQ(theorem.check(*subject, problem).outcome(), Outcome::violated)
+        << theorem.id << " with " << theorem.breaks;
+  }
+}
+
+TEST(Theorems, HoldForTheReferenceWhateverTheSeed) {
+  const auto subject = reference_subject();
+  for (std::uint64_t seed = 0; seed < 25; ++seed) {
+    const HeadProblem problem = lecture_problem(seed);
+    for (const Theorem& theorem : theorems()) {
+      const Verdict verdict = theorem.check(*subject, problem);
+      EXPECT_EQ(verdict.outcome(), Outcome::holds)
+          << "seed " << seed << ": " << describe(theorem, verdict);
+    }
+  }
+}
+
+TEST(Theorems, HoldForTheReferenceAtAwkwardSizes) {
+  const auto subject = reference_subject();
+  for (Index seq_len : {2, 3, 7, 8, 9, 15, 17, 33}) {
+    for (Index head_dim : {1, 2, 5, 16}) {
+      Generator generator(1000);
+      const HeadProblem problem = draw_problem(2, seq_len, 13, head_dim, generator);
+      for (const Theorem& theorem : theorems()) {
+        const Verdict verdict = theorem.check(*subject, problem);
+        EXPECT_EQ(verdict.outcome(), Outcome::holds)
+            << "T " << seq_len << " d_k " << head_dim << ": " << describe(theorem, verdict);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headproof
