@@ -4,6 +4,9 @@
 # interface.
 set(HEADPROOF_OPTIONS -ffp-contract=off)
 set(HEADPROOF_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  list(APPEND HEADPROOF_WARNINGS -Wno-restrict)  # False alarms on std::string's operator+.
+endif()
 if(HEADPROOF_WERROR)
   list(APPEND HEADPROOF_WARNINGS -Werror)
 endif()
@@ -15,15 +18,22 @@ endif()
 function(headproof_compile target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_compile_options(${target} PRIVATE ${HEADPROOF_OPTIONS} ${HEADPROOF_WARNINGS})
-  target_link_options(${target} PUBLIC $<BUILD_INTERFACE:$<$<BOOL:${HEADPROOF_SANITIZE}>:-fsanitize=${HEADPROOF_SANITIZE}>>)
+  if(HEADPROOF_SANITIZE)
+    target_link_options(${target} PRIVATE -fsanitize=${HEADPROOF_SANITIZE})
+  endif()
 endfunction()
 
-# headproof_library(NAME ROOMS room...): the library headproof::NAME from the rooms' sources.
+# headproof_library(NAME [STATIC] ROOMS room...): the library headproof::NAME from the rooms' sources.
 function(headproof_library name)
-  cmake_parse_arguments(arg "" "" "ROOMS" ${ARGN})
-  add_library(headproof_${name})
+  cmake_parse_arguments(arg "STATIC" "" "ROOMS" ${ARGN})
+  set(type)
+  if(arg_STATIC)
+    set(type STATIC)
+  endif()
+  add_library(headproof_${name} ${type})
   add_library(headproof::${name} ALIAS headproof_${name})
-  set_target_properties(headproof_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
+  set_target_properties(headproof_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   foreach(room IN LISTS arg_ROOMS)
     file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${room}/*.cc)
     list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
@@ -33,6 +43,13 @@ function(headproof_library name)
     PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
     PRIVATE ${PROJECT_SOURCE_DIR}/src)
   headproof_compile(headproof_${name})
+endfunction()
+
+# headproof_program(NAME source...): an executable that lies at the top of the build folder.
+function(headproof_program name)
+  add_executable(${name} ${ARGN})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+  headproof_compile(${name})
 endfunction()
 
 # Header-only libraries are needed to build, never to link: they stay out of the exported interface.

@@ -12,6 +12,7 @@
 #include "headproof/result.h"
 #include "headproof/text.h"
 #include "headproof/theorems.h"
+#include "theorems/saturation.h"
 
 namespace headproof {
 
@@ -25,13 +26,15 @@ struct Table {
 struct ResultItem {
   std::string theorem;  ///< id
   Verdict verdict;
+  std::string mutant;  ///< a head that breaks the theorem (Theorem::breaks)
+  Verdict broken;      ///< what the same check says of that head
 };
 
 /// What a section says, in order: a sentence (prose with $TeX$), a table, a verdict.
 using Item = std::variant<std::string, Table, ResultItem>;
 
 struct Section {
-  std::string id;     ///< "4.1" .. "4.5", "ex-7"
+  std::string id;  ///< "4.1" .. "4.5", "ex-7"
   std::string title;
   std::vector<Item> items;
 };
@@ -41,18 +44,23 @@ struct Lecture {
   std::uint64_t seed = 0;
   std::string text_name;
   std::u32string shown;  ///< the characters that label the axes, the first 48 of the text
+  HeadWeights weights;   ///< of the head of section 4.1
   std::vector<std::pair<std::string, Array>> tensors;
   std::vector<Section> sections;
-  /// For the picture lemma_4_5: per d_k the mean largest weight and the mean Jacobian norm.
-  struct Saturation {
-    double d_k, max_raw, max_scaled, jacobian_raw, jacobian_scaled;
-  };
-  std::vector<Saturation> saturation;
+  std::vector<Saturation> saturation;  ///< for the picture lemma_4_5, d_k = 4, 8, .. 1024
   std::vector<double> singular_values_S, singular_values_A;
 
   /// The tensor of that name; precondition: there is one.
   const Array& tensor(std::string_view name) const;
+  /// `violated` when any result is.
   Outcome outcome() const;
 };
+
+/// How many characters of the text are shown.
+inline constexpr Index shown_characters = 48;
+
+/// Runs the lecture on `text`. The seed replaces the first one of the lecture only; the five heads
+/// of section 4.4 keep seeds 0 to 4. An error when the text has fewer than 48 characters.
+Result<Lecture> run_lecture(const Text& text, std::string_view text_name, std::uint64_t seed);
 
 }  // namespace headproof

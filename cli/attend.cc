@@ -1,0 +1,216 @@
+// headproof attend: attention of .npy files.
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "command.h"
+#include "headproof/attention.h"
+#include "headproof/files.h"
+#include "headproof/head.h"
+#include "headproof/npy.h"
+
+namespace headproof::cli {
+namespace {
+
+struct Options {
+  std::string q, k, v, x, weights, d_out, out;
+  std::string causal = "none", implementation = "reference";
+  std::optional<double> scale;
+  bool A = false, lse = false;
+};
+
+std::string shape_of(const Array& array) {
+  return fmt::format("[{}]", fmt::join(array.shape, ", "));
+}
+
+/// Rank 2 [seq_len, dim], 3 [batch, seq_len, dim] or 4 [batch, num_heads, seq_len, dim], as rank 4.
+template <class Scalar>
+Result<Tensor<Scalar, 4>> as_rank_4(Array array, const std::string& file) {
+  const std::string shape = shape_of(array);
+  switch (array.shape.size()) {
+    case 2:
+      array.shape.insert(array.shape.begin(), {1, 1});
+      break;
+    case 3:
+      array.shape.insert(array.shape.begin() + 1, 1);
+      break;
+    case 4:
+      break;
+    default:
+      return Error{
+          fmt::format("{} has shape {}; attend takes [seq_len, dim], [batch, seq_len, dim] "
+                      "or [batch, num_heads, seq_len, dim]",
+                      file, shape)};
+  }
+  auto tensor = to_tensor<Scalar, 4>(array);
+  if (!tensor) return Error{file + ": " + tensor.error().message};
+  return tensor;
+}
+
+/// A result as the rank that came in: the axes that as_rank_4 put there leave again.
+Array with_rank(Array array, std::size_t rank) {
+  if (rank == 2) array.shape.erase(array.shape.begin(), array.shape.begin() + 2);
+  if (rank == 3) array.shape.erase(array.shape.begin() + 1);
+  return array;
+}
+
+struct Inputs {
+  Array q, k, v;
+  std::string q_name, k_name, v_name;
+};
+
+Result<Inputs> project_inputs(const Options& options) {
+  const auto arrays = read_safetensors(options.weights);
+  if (!arrays) return arrays.error();
+  const auto weights = head_weights_from(*arrays);
+  if (!weights) return Error{options.weights + ": " + weights.error().message};
+  auto x = read_npy(options.x);
+  if (!x) return x.error();
+  const auto rank = x->shape.size();
+  if (rank == 2) x->shape.insert(x->shape.begin(), 1);
+  const auto tensor = to_tensor<float, 3>(*x);
+  if (!tensor || tensor->shape()[2] != weights->model_dim()) {
+    return Error{
+        fmt::format("{} must be float32 of shape [seq_len, {}] or [batch, seq_len, {}] for "
+                    "these weights",
+                    options.x, weights->model_dim(), weights->model_dim())};
+  }
+  const auto projected = [&](const Tensor<float, 2>& w) {
+    Array array = project<float>(*tensor, w);
+    if (rank == 2) array.shape.erase(array.shape.begin());
+    return array;
+  };
+  return Inputs{projected(weights->query), projected(weights->key), projected(weights->value),
+                options.x + " as q",       options.x + " as k",     options.x + " as v"};
+}
+
+Result<Inputs> read_inputs(const Options& options) {
+  if (!options.x.empty()) return project_inputs(options);
+  Inputs inputs{{}, {}, {}, options.q, options.k, options.v};
+  for (const auto& [file, array] :
+       {std::pair{&options.q, &inputs.q}, {&options.k, &inputs.k}, {&options.v, &inputs.v}}) {
+    auto read = read_npy(*file);
+    if (!read) return read.error();
+    *array = std::move(*read);
+    if (std::holds_alternative<std::vector<Index>>(array->values)) {
+      return Error{*file + " holds integers; attend takes float16, float32 or float64"};
+    }
+    if (array->values.index() != inputs.q.values.index() ||
+        array->shape.size() != inputs.q.shape.size()) {
+      return Error{
+          fmt::format("{} and {} must have the same element type and rank", *file, options.q)};
+    }
+  }
+  return inputs;
+}
+
+template <class Scalar>
+Result<std::vector<std::pair<std::string, Array>>> attend(const Options& options,
+                                                          const Inputs& inputs) {
+  const auto q = as_rank_4<Scalar>(inputs.q, inputs.q_name);
+  if (!q) return q.error();
+  const auto k = as_rank_4<Scalar>(inputs.k, inputs.k_name);
+  if (!k) return k.error();
+  const auto v = as_rank_4<Scalar>(inputs.v, inputs.v_name);
+  if (!v) return v.error();
+  if (auto error = attention_shape_error(q->shape(), k->shape(), v->shape())) return *error;
+
+  const AttentionOptions how{options.causal == "top_left"       ? Causal::top_left
+                             : options.causal == "bottom_right" ? Causal::bottom_right
+                                                                : Causal::none,
+                             options.scale};
+  const auto stages = attention_reference<Scalar>(*q, *k, *v, how);
+  const std::size_t rank = inputs.q.shape.size();
+  std::vector<std::pair<std::string, Array>> results = {{"out", with_rank(stages.out, rank)}};
+  if (options.A) results.emplace_back("A", with_rank(stages.A, rank));
+  if (options.lse) {
+    Array lse = stages.lse;  // [batch, num_heads, seq_len]: one axis less than the others
+    if (rank == 2) lse.shape = {lse.shape[2]};
+    if (rank == 3) lse.shape = {lse.shape[0], lse.shape[2]};
+    results.emplace_back("lse", std::move(lse));
+  }
+  if (!options.d_out.empty()) {
+    const auto array = read_npy(options.d_out);
+    if (!array) return array.error();
+    const auto d_out = as_rank_4<Scalar>(*array, options.d_out);
+    if (!d_out) return d_out.error();
+    if (array->shape != results.front().second.shape) {
+      return Error{fmt::format("{} has shape {}, and out has {}", options.d_out, shape_of(*array),
+                               shape_of(results.front().second))};
+    }
+    const auto gradients = attention_reference_backward<Scalar>(stages, *q, *k, *v, *d_out, how);
+    results.emplace_back("d_q", with_rank(gradients.d_q, rank));
+    results.emplace_back("d_k", with_rank(gradients.d_k, rank));
+    results.emplace_back("d_v", with_rank(gradients.d_v, rank));
+  }
+  return results;
+}
+
+int run(const Options& options) {
+  const bool separate = !options.q.empty() && !options.k.empty() && !options.v.empty();
+  const bool head = !options.x.empty() && !options.weights.empty();
+  const bool mixed = head && !(options.q + options.k + options.v).empty();
+  if (separate == head || mixed) {
+    return refuse("attend takes --q, --k and --v, or --x and --weights");
+  }
+  if (options.scale && !std::isfinite(*options.scale)) {
+    return refuse("--scale must be a finite number");
+  }
+  const auto inputs = read_inputs(options);
+  if (!inputs) return refuse(inputs.error().message);
+  const auto results = std::holds_alternative<std::vector<double>>(inputs->q.values)
+                           ? attend<double>(options, *inputs)
+                           : attend<float>(options, *inputs);
+  if (!results) return refuse(results.error().message);
+
+  OutputFiles files;
+  std::string report;
+  for (const auto& [name, array] : *results) {
+    const auto file = std::filesystem::path(options.out) / (name + ".npy");
+    if (const Status added = files.add(file, format_npy(array)); !added) {
+      return refuse(added.error().message);
+    }
+    report += fmt::format("{}  {}\n", file.string(), shape_of(array));
+  }
+  if (const Status done = files.commit(); !done) return refuse(done.error().message);
+  fmt::print("{}", report);
+  return holds;
+}
+
+}  // namespace
+
+void add_attend(CLI::App& app, int& exit_code) {
+  CLI::App* verb = app.add_subcommand("attend", "attention of .npy files, written as .npy files");
+  const auto options = std::make_shared<Options>();
+  verb->add_option("--q", options->q,
+                   "queries: [seq_len, dim], [batch, seq_len, dim] or "
+                   "[batch, num_heads, seq_len, dim]");
+  verb->add_option("--k", options->k, "keys, with as many axes");
+  verb->add_option("--v", options->v, "values, with as many axes");
+  verb->add_option("--x", options->x,
+                   "instead of q, k and v: the input of a head, float32, "
+                   "[seq_len, model_dim] or [batch, seq_len, model_dim]");
+  verb->add_option("--weights", options->weights,
+                   "its weights, .safetensors with key.weight, query.weight and value.weight");
+  verb->add_option("--causal", options->causal, "the corner of the causal mask")
+      ->check(CLI::IsMember({"none", "top_left", "bottom_right"}))
+      ->capture_default_str();
+  verb->add_option("--scale", options->scale, "multiplies q k^T; 1 / sqrt(head_dim) by default");
+  verb->add_option("--implementation", options->implementation, "what computes")
+      ->check(CLI::IsMember({"reference"}))
+      ->capture_default_str();
+  verb->add_option("--out", options->out, "the folder for out.npy and what else is asked for")
+      ->required();
+  verb->add_flag("--A", options->A, "write A.npy too");
+  verb->add_flag("--lse", options->lse, "write lse.npy too");
+  verb->add_option("--d-out", options->d_out,
+                   "gradient of out; writes d_q.npy, d_k.npy and d_v.npy");
+  verb->callback([options, &exit_code] { exit_code = run(*options); });
+}
+
+}  // namespace headproof::cli

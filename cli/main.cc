@@ -1,0 +1,94 @@
+// headproof VERB: sets up the verbs and turns what goes wrong into one sentence and an exit code.
+
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <thread>
+
+#include "command.h"
+
+namespace headproof::cli {
+namespace {
+
+std::string instruction_sets() {
+  std::string names;
+#if defined(__x86_64__)
+  names = "SSE2";
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) names += ", AVX2 with FMA";
+  if (__builtin_cpu_supports("avx512f")) names += ", AVX-512";
+#elif defined(__aarch64__)
+  names = "NEON";
+#else
+  names = "scalar";
+#endif
+  return names;
+}
+
+std::string version_text() {
+  return fmt::format(
+      "headproof {}\nbuilt with {} {}, {}\ninstruction sets here: {}\nthreads here: {}",
+      HEADPROOF_VERSION,
+#if defined(__clang__)
+      "clang", __clang_version__,
+#else
+      "g++", __VERSION__,
+#endif
+#if defined(NDEBUG)
+      "optimised",
+#else
+      "with assertions",
+#endif
+      instruction_sets(), std::thread::hardware_concurrency());
+}
+
+}  // namespace
+
+int refuse(std::string_view sentence) {
+  fmt::print(stderr, "headproof: {}\n", sentence);
+  return used_wrongly;
+}
+
+void JsonOption::add_to(CLI::App& verb) {
+  option = verb.add_option("--json", file, "a report as JSON, to FILE or (none given) to stdout")
+               ->type_name("[FILE]")
+               ->expected(0, 1);
+}
+
+}  // namespace headproof::cli
+
+int main(int argc, char** argv) {
+  using namespace headproof::cli;
+  int exit_code = holds;
+  try {
+    CLI::App app("A causal self-attention head whose mathematics runs.", "headproof");
+    app.set_version_flag("--version", version_text());
+    app.require_subcommand(0, 1);
+    app.failure_message([](const CLI::App*, const CLI::Error& error) {
+      return fmt::format("headproof: {}; see headproof --help\n", error.what());
+    });
+    add_lecture(app, exit_code);
+    add_theorems(app, exit_code);
+    add_attend(app, exit_code);
+    if (argc == 1) {
+      fmt::print("{}", app.help());
+      return holds;
+    }
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      return app.exit(error) == 0 ? holds : used_wrongly;
+    }
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "headproof: there is not enough memory for this problem\n");
+    return failed;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "headproof: {}\n", error.what());
+    return failed;
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    return refuse("cannot write to the standard output: it is full or closed");
+  }
+  return exit_code;
+}

@@ -1,0 +1,110 @@
+#include "headproof/head.h"
+
+#include <gtest/gtest.h>
+
+#include <complex>
+#include <cstring>
+#include <string>
+
+namespace headproof {
+namespace {
+
+template <class To, std::size_t Rank>
+Tensor<To, Rank> cast(const Tensor<float, Rank>& tensor) {
+  Tensor<To, Rank> result(tensor.shape());
+  std::copy(tensor.begin(), tensor.end(), result.begin());
+  return result;
+}
+
+TEST(Head, RefusesASequenceLongerThanMaxSeqLenAndNamesBothNumbers) {
+  Generator generator(0);
+  Head head(32, 16, 8, generator);
+  const auto out = head(generator.randn(1, 9, 32));
+  ASSERT_FALSE(out);
+  EXPECT_NE(out.error().message.find("9"), std::string::npos);
+  EXPECT_NE(out.error().message.find("8"), std::string::npos);
+  EXPECT_TRUE(head(generator.randn(1, 8, 32)));
+  EXPECT_FALSE(head(generator.randn(1, 8, 31)));
+}
+
+TEST(Head, KeepsNoStateBetweenCallsButA) {
+  Generator generator(0);
+  Head head(32, 16, 8, generator);
+  const auto x = generator.randn(2, 8, 32), shorter = generator.randn(1, 3, 32);
+  const auto before = head(x).value();
+  (void)head(shorter).value();
+  EXPECT_EQ(head.A().shape(), (std::array<Index, 3>{1, 3, 3}));
+  const auto after = head(x).value();
+  EXPECT_EQ(std::memcmp(before.data(), after.data(), sizeof(float) * 2 * 8 * 16), 0);
+}
+
+TEST(Head, WeightsGoThroughSafetensorsAndBackAndAStoredMaskIsTolerated) {
+  Generator generator(3);
+  const HeadWeights weights = draw_head_weights(6, 4, generator);
+  NamedArrays arrays = parse_safetensors(format_safetensors(to_named_arrays(weights)), "w").value();
+  arrays["tril"] = Tensor<float, 2>({8, 8});
+  const HeadWeights again = head_weights_from(arrays).value();
+  EXPECT_TRUE(std::equal(weights.query.begin(), weights.query.end(), again.query.begin()));
+
+  auto unknown = arrays;
+  unknown["bias"] = Tensor<float, 1>({4});
+  EXPECT_NE(head_weights_from(unknown).error().message.find("bias"), std::string::npos);
+  auto missing = arrays;
+  missing.erase("query.weight");
+  EXPECT_NE(head_weights_from(missing).error().message.find("query.weight"), std::string::npos);
+  auto misfit = arrays;
+  misfit["value.weight"] = Tensor<float, 2>({4, 5});
+  EXPECT_NE(head_weights_from(misfit).error().message.find("value.weight"), std::string::npos);
+}
+
+TEST(Head, GradientsAreThoseOfTheComplexStepTo1em12) {
+  using Complex = std::complex<double>;
+  constexpr double step = 1e-100;
+  Generator generator(5);
+  const HeadWeights weights = draw_head_weights(5, 3, generator);
+  const auto x = cast<double>(generator.randn(2, 4, 5));
+  const auto d_out = cast<double>(generator.randn(2, 4, 3));
+  const auto w_q = cast<double>(weights.query), w_k = cast<double>(weights.key),
+             w_v = cast<double>(weights.value);
+  for (bool causal : {true, false}) {
+    const auto forward = head_forward<double>(x, w_q, w_k, w_v, causal);
+    const auto gradients = head_backward<double>(forward, x, w_q, w_k, w_v, d_out, causal);
+
+    Tensor<Complex, 3> cx({2, 4, 5});
+    std::copy(x.begin(), x.end(), cx.begin());
+    auto cq = cast<Complex>(weights.query), ck = cast<Complex>(weights.key),
+         cv = cast<Complex>(weights.value);
+    const auto check = [&](Complex* input, const double* found, Index size) {
+      for (Index n = 0; n < size; ++n) {
+        input[n] += Complex(0, step);
+        const auto out = head_forward<Complex>(cx, cq, ck, cv, causal).attention.out;
+        input[n] -= Complex(0, step);
+        double expected = 0;
+        for (Index o = 0; o < out.size(); ++o) {
+          expected += d_out.data()[o] * out.data()[o].imag() / step;
+        }
+        EXPECT_NEAR(found[n], expected, 1e-12);
+      }
+    };
+    check(cx.data(), gradients.d_x.data(), cx.size());
+    check(cq.data(), gradients.d_w_q.data(), cq.size());
+    check(ck.data(), gradients.d_w_k.data(), ck.size());
+    check(cv.data(), gradients.d_w_v.data(), cv.size());
+  }
+}
+
+TEST(Project, IsTheProductWithTheTransposedWeights) {
+  Tensor<float, 3> x({1, 2, 3});
+  for (Index n = 0; n < 6; ++n) x.data()[n] = static_cast<float>(n + 1);
+  Tensor<float, 2> w({2, 3});
+  w(0, 0) = 1;
+  w(1, 2) = 10;
+  const auto out = project<float>(x, w);
+  EXPECT_EQ(out(0, 0, 0), 1);
+  EXPECT_EQ(out(0, 0, 1), 30);
+  EXPECT_EQ(out(0, 1, 0), 4);
+  EXPECT_EQ(out(0, 1, 1), 60);
+}
+
+}  // namespace
+}  // namespace headproof

@@ -1,0 +1,186 @@
+#include "lecture/report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "headproof/text.h"
+#include "lecture/sections.h"
+#include "text/math.h"
+
+namespace headproof {
+namespace {
+
+/// How many characters a UTF-8 text shows: its bytes but the continuation bytes.
+std::size_t width_of(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
+}
+
+std::string padded(std::string_view text, std::size_t width) {
+  const std::size_t shown = width_of(text);
+  return std::string(text) + std::string(width > shown ? width - shown : 0, ' ');
+}
+
+class Paint {
+ public:
+  explicit Paint(bool colour) : colour_(colour) {}
+  std::string bold(std::string_view text) const { return with("1", text); }
+  std::string faint(std::string_view text) const { return with("2", text); }
+  std::string outcome(Outcome outcome) const {
+    return with(outcome == Outcome::holds ? "32" : "31;1", name_of(outcome));
+  }
+
+ private:
+  std::string with(std::string_view code, std::string_view text) const {
+    if (!colour_) return std::string(text);
+    return "\x1b[" + std::string(code) + "m" + std::string(text) + "\x1b[0m";
+  }
+  bool colour_;
+};
+
+std::string table_text(const Table& table, const Paint& paint) {
+  std::vector<std::size_t> widths;
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    std::size_t width = width_of(table.columns[c]);
+    for (const auto& row : table.rows) width = std::max(width, width_of(row[c]));
+    widths.push_back(width);
+  }
+  const auto line = [&](const std::vector<std::string>& cells) {
+    std::string text = "    ";
+    for (std::size_t c = 0; c < cells.size(); ++c) text += "  " + padded(cells[c], widths[c]);
+    return text.substr(0, text.find_last_not_of(' ') + 1);
+  };
+  std::string text = paint.faint(line(table.columns)) + "\n";
+  for (const auto& row : table.rows) text += line(row) + "\n";
+  return text;
+}
+
+/// "exact", "bitwise", or "12 % of the bound".
+std::string margin(const Finding& finding) {
+  if (finding.claim != Claim::bounded || finding.outcome != Outcome::holds) {
+    return std::string(name_of(finding.claim));
+  }
+  char text[64];
+  std::snprintf(text, sizeof text, "%.1f %% of the bound",
+                finding.bound > 0 ? 100 * finding.error / finding.bound : 0.0);
+  return text;
+}
+
+std::string result_text(const ResultItem& item, const Paint& paint) {
+  const Theorem& theorem = *find_theorem(item.theorem);
+  std::string text = "  " + paint.outcome(item.verdict.outcome()) + "  " +
+                     paint.bold(item.theorem) + "  " + math_to_text(theorem.title) + "\n";
+  for (const Finding& finding : item.verdict.findings) {
+    const std::string mark =
+        finding.outcome == Outcome::holds ? "" : paint.outcome(finding.outcome);
+    text += "      " + padded(finding.what, 64) + "  " + paint.faint(margin(finding)) +
+            (mark.empty() ? "" : "  " + mark) + "\n";
+    if (!finding.note.empty()) text += wrapped(finding.note, "          ");
+  }
+  return text;
+}
+
+template <class Visit>
+void for_shown_sections(const Lecture& lecture, std::string_view only, Visit&& visit) {
+  for (const Section& section : lecture.sections) {
+    if (only.empty() || section.id == only) visit(section);
+  }
+}
+
+nlohmann::json verdict_json(const Verdict& verdict) {
+  nlohmann::json findings = nlohmann::json::array();
+  for (const Finding& finding : verdict.findings) {
+    nlohmann::json entry = {{"what", finding.what},
+                            {"claim", name_of(finding.claim)},
+                            {"outcome", name_of(finding.outcome)}};
+    if (finding.claim == Claim::bounded) {
+      entry["error"] = finding.error;
+      entry["bound"] = finding.bound;
+    }
+    if (!finding.note.empty()) entry["note"] = finding.note;
+    findings.push_back(std::move(entry));
+  }
+  return {
+      {"outcome", name_of(verdict.outcome())}, {"used", verdict.used()}, {"findings", findings}};
+}
+
+}  // namespace
+
+std::string wrapped(std::string_view text, std::string_view indent, std::size_t width) {
+  std::string lines, line;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (!line.empty() && width_of(line) + 1 + width_of(word) > width) {
+      lines += line + "\n";
+      line.clear();
+    }
+    line += (line.empty() ? indent : " ");
+    line += word;
+  }
+  return lines + line + "\n";
+}
+
+std::string lecture_text(const Lecture& lecture, std::string_view only, bool colour) {
+  const Paint paint(colour);
+  std::string text = paint.bold("A causal self-attention head") + ", seed " +
+                     std::to_string(lecture.seed) +
+                     (lecture.seed >> 32 != 0 ? " (its low 32 bits count)" : "") +
+                     ", text: " + lecture.text_name + "\n";
+  std::size_t results = 0, holding = 0;
+  for_shown_sections(lecture, only, [&](const Section& section) {
+    text += "\n" + paint.bold(section.id + "  " + math_to_text(section.title)) + "\n";
+    for (const Item& item : section.items) {
+      if (const auto* prose = std::get_if<std::string>(&item)) {
+        text += wrapped(math_to_text(*prose), "  ");
+      } else if (const auto* table = std::get_if<Table>(&item)) {
+        text += table_text(*table, paint);
+      } else {
+        const auto& result = std::get<ResultItem>(item);
+        ++results;
+        holding += result.verdict.outcome() == Outcome::holds ? 1U : 0U;
+        text += result_text(result, paint);
+      }
+    }
+  });
+  return text + "\n" + std::to_string(holding) + " of " + std::to_string(results) +
+         " results hold\n";
+}
+
+std::string lecture_json(const Lecture& lecture, std::string_view only,
+                         const std::vector<std::string>& files) {
+  nlohmann::json sections = nlohmann::json::array();
+  for_shown_sections(lecture, only, [&](const Section& section) {
+    nlohmann::json items = nlohmann::json::array();
+    for (const Item& item : section.items) {
+      if (const auto* prose = std::get_if<std::string>(&item)) {
+        items.push_back({{"text", math_to_text(*prose)}});
+      } else if (const auto* table = std::get_if<Table>(&item)) {
+        items.push_back({{"columns", table->columns}, {"rows", table->rows}});
+      } else {
+        const auto& result = std::get<ResultItem>(item);
+        nlohmann::json entry = verdict_json(result.verdict);
+        entry["theorem"] = result.theorem;
+        entry["title"] = math_to_text(find_theorem(result.theorem)->title);
+        entry["broken_by"] = {{"mutant", result.mutant}, {"verdict", verdict_json(result.broken)}};
+        items.push_back(std::move(entry));
+      }
+    }
+    sections.push_back(
+        {{"id", section.id}, {"title", math_to_text(section.title)}, {"items", std::move(items)}});
+  });
+  const nlohmann::json document = {{"schema_version", 1},
+                                   {"command", "lecture"},
+                                   {"seed", lecture.seed},
+                                   {"text", lecture.text_name},
+                                   {"shown", to_utf8(lecture.shown)},
+                                   {"outcome", name_of(lecture.outcome())},
+                                   {"sections", std::move(sections)},
+                                   {"files", files}};
+  return document.dump(2) + "\n";
+}
+
+}  // namespace headproof
