@@ -21,11 +21,11 @@ std::string_view name_of(Outcome outcome);
 
 /// One thing that was checked, and what came out.
 struct Finding {
-  std::string what;  ///< "every row of A sums to 1"
+  std::string what;  ///< "every row of $A$ sums to 1", prose with TeX between $ signs
   Claim claim = Claim::exact;
   Outcome outcome = Outcome::holds;
   double error = 0, bound = 0;  ///< for bounded claims: the largest error, and the bound at it
-  std::string note;             ///< where it failed, or what floating point bends; often empty
+  std::string note;             ///< where it failed, or what floating point bends; plain
 };
 
 /// What became of a theorem.

@@ -38,7 +38,8 @@ void exercise_7(Course& course) {
                                  head.value(x).view().with_axis(1), {Causal::none, 1.0})
           .scores;
   const Tensor<float, 2> S(scores.view()[0][0]);
-  const std::vector<double> of_S = singular_values_of(S), of_A = singular_values_of(head.A().view()[0]);
+  const std::vector<double> of_S = singular_values_of(S),
+                            of_A = singular_values_of(head.A().view()[0]);
 
   course.keep_weights("big", head.weights());
   course.keep("xb", x);
@@ -66,13 +67,14 @@ void exercise_7(Course& course) {
                           fixed(values[0], 3), scientific(values[7]), scientific(values[8]),
                           scientific(values[31])});
   };
-  row("S", of_S);
-  row("A", of_A);
+  row("$S$", of_S);
+  row("$A$", of_A);
   section.items.emplace_back(table);
 
   ResultItem result = examine("ex-7", course.problem);
   Findings findings;
-  Checked& rank = findings.exact("the lecture's S, 32 by 32 with d_k = 8, has rank 8 exactly");
+  Checked& rank =
+      findings.exact("the lecture's $S$, $32 \\times 32$ with $d_k = 8$, has rank 8 exactly");
   rank.require(numerical_rank(of_S) == d_k,
                [&] { return "rank " + std::to_string(numerical_rank(of_S)); });
   result.verdict.findings.push_back(rank.finding());

@@ -16,7 +16,7 @@
 
 namespace headproof {
 
-/// A table of printed figures.
+/// A table of printed figures; columns and cells are prose, as sentences are.
 struct Table {
   std::vector<std::string> columns;
   std::vector<std::vector<std::string>> rows;
@@ -42,9 +42,9 @@ struct Section {
 /// Everything the lecture makes: every tensor by name in the order it is made, every section.
 struct Lecture {
   std::uint64_t seed = 0;
-  std::string text_name;
-  std::u32string shown;  ///< the characters that label the axes, the first 48 of the text
-  HeadWeights weights;   ///< of the head of section 4.1
+  std::string text_name;  ///< as the reader gave it, not prose
+  std::u32string shown;   ///< the characters that label the axes, the first 48 of the text
+  HeadWeights weights;    ///< of the head of section 4.1
   std::vector<std::pair<std::string, Array>> tensors;
   std::vector<Section> sections;
   std::vector<Saturation> saturation;  ///< for the picture lemma_4_5, d_k = 4, 8, .. 1024

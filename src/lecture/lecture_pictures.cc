@@ -19,7 +19,7 @@ Matrix matrix(const Lecture& lecture, const std::string& name) {
   return to_tensor<float, 2>(lecture.tensor(name)).value();
 }
 
-/// i A_ij, rows counted from 1: the weight relative to that of a running mean.
+/// (i + 1) A_ij: the weight relative to that of a running mean.
 Matrix relative_to_mean(const Matrix& A) {
   Matrix relative = A;
   for (Index i = 0; i < A.shape()[0]; ++i) {
@@ -37,11 +37,13 @@ HeatMap causal_map(std::string title, const Matrix& values,
           .hide_above_diagonal = true};
 }
 
-/// Matrices side by side twice: as they are, and relative to the running mean.
+/// Matrices side by side twice: as they are, and relative to the running mean, from 1 / `reach` to
+/// `reach` times.
 Result<std::string> draw_two_views(const std::string& title, const std::string& caption,
                                    const std::vector<std::string>& titles,
                                    const std::vector<Matrix>& matrices,
-                                   const std::vector<std::string>& labels, PictureFormat format) {
+                                   const std::vector<std::string>& labels, double reach,
+                                   PictureFormat format) {
   std::vector<Matrix> relative;
   for (const Matrix& A : matrices) relative.push_back(relative_to_mean(A));
   HeatMapGroup plain, scaled;
@@ -50,9 +52,9 @@ Result<std::string> draw_two_views(const std::string& title, const std::string& 
     scaled.maps.push_back(causal_map("", relative[n], labels));
   }
   plain.scale.label = "weight Aᵢⱼ";
-  scaled.scale = {.label = "i Aᵢⱼ, relative to the running mean",
-                  .low = 0.25,
-                  .high = 4.0,
+  scaled.scale = {.label = "(i + 1) Aᵢⱼ, relative to the running mean",
+                  .low = 1 / reach,
+                  .high = reach,
                   .middle = 1.0,
                   .logarithmic = true};
   return draw(HeatMapPicture{title, caption, {{plain}, {scaled}}}, format);
@@ -68,10 +70,10 @@ Result<std::string> draw_five_seeds(const Lecture& lecture, PictureFormat format
   }
   return draw_two_views(
       "Untrained causal attention on the first 48 characters, five seeds",
-      "Lower-triangular with a positive diagonal; rows sum to 1. Above, A itself: A₁₁ = 1 takes "
-      "the "
-      "whole scale. Below, i Aᵢⱼ with rows counted from 1: 1 is the weight of a running mean.",
-      titles, matrices, visible_labels(lecture.shown), format);
+      "Lower-triangular with a positive diagonal; rows sum to 1. Above, A itself, where A₀₀ = 1 "
+      "takes the "
+      "whole scale. Below, (i + 1) Aᵢⱼ, in which 1 is the weight of a running mean.",
+      titles, matrices, visible_labels(lecture.shown), 8, format);
 }
 
 Result<std::string> draw_kernels(const Lecture& lecture, PictureFormat format) {
@@ -83,7 +85,7 @@ Result<std::string> draw_kernels(const Lecture& lecture, PictureFormat format) {
       "Attention as kernel smoothing: scores −(i − j)² / 2s² on 48 positions",
       "A Gaussian smoother of bandwidth s, cut off at the diagonal and normalised row by row; "
       "s = ∞ (W_Q = W_K = 0) is the running mean, which below is 1 everywhere.",
-      {"s = 0.5", "s = 2", "s = 8", "s = ∞, running mean"}, matrices, {}, format);
+      {"s = 0.5", "s = 2", "s = 8", "s = ∞, running mean"}, matrices, {}, 64, format);
 }
 
 Result<std::string> draw_saturation(const Lecture& lecture, PictureFormat format) {
@@ -98,15 +100,15 @@ Result<std::string> draw_saturation(const Lecture& lecture, PictureFormat format
   const auto chart = [&](std::string title, std::string y_label, std::vector<double>& raw,
                          std::vector<double>& scaled) {
     return Chart{.title = std::move(title),
-                 .x_label = "head dimension d_k",
+                 .x_label = "head dimension dₖ",
                  .y_label = std::move(y_label),
                  .log_x = true,
-                 .lines = {{"raw scores", d_k, raw}, {"divided by √d_k", d_k, scaled}},
+                 .lines = {{"raw scores", d_k, raw}, {"divided by √dₖ", d_k, scaled}},
                  .x_ticks = d_k,
                  .y_low = 0};
   };
   ChartPicture picture{
-      "Why the scores are divided by √d_k",
+      "Why the scores are divided by √dₖ",
       "Means over 512 rows of 8 scores q · k with independent entries of mean 0 and variance 1.",
       {chart("Largest weight of a row", "mean of maxⱼ pⱼ", largest_raw, largest_scaled),
        chart("Norm of the softmax Jacobian", "mean of ‖diag(p) − p pᵀ‖", jacobian_raw,
@@ -125,13 +127,13 @@ Result<std::string> draw_singular_values(const Lecture& lecture, PictureFormat f
                     .y_label = "its size",
                     .log_y = true,
                     .lines = {{"S = QKᵀ", index, lecture.singular_values_S},
-                              {"A = softmax(S / √d_k)", index, lecture.singular_values_A}},
-                    .marks = {{8.5, "d_k = 8"}},
+                              {"A = softmax(S / √dₖ)", index, lecture.singular_values_A}},
+                    .marks = {{8.5, "dₖ = 8"}},
                     .x_ticks = {1, 8, 16, 24, 32}};
   return draw(
       ChartPicture{
           "The rank of the scores is 8, that of the weights is full",
-          "32 × 32 matrices of a head with d_k = 8. After the eighth, what S has left is rounding "
+          "32 × 32 matrices of a head with dₖ = 8. After the eighth, what S has left is rounding "
           "noise; the softmax is not linear, and A has all 32.",
           {chart}},
       format);
@@ -155,7 +157,7 @@ Result<std::string> draw_stages(const Lecture& lecture, PictureFormat format) {
     return map;
   };
   const auto& attention = stages.attention;
-  const HeatMapGroup scores{{corner(attention.scores, "scores: q kᵀ / √d_k", false)},
+  const HeatMapGroup scores{{corner(attention.scores, "scores: q kᵀ / √dₖ", false)},
                             {.label = "score", .low = {}, .high = {}, .middle = 0.0}};
   const HeatMapGroup logits{
       {corner(attention.logits, "logits: −∞ where j > i", true)},

@@ -168,7 +168,7 @@ std::string finding_html(const Finding& finding) {
       "<li class=\"" + std::string(finding.outcome == Outcome::holds ? "good" : "bad") + "\">" +
       outcome_html(finding.outcome) + "<div><p>" + prose_html(finding.what) +
       " <span class=\"claim\">" + escape_html(name_of(finding.claim)) + "</span></p>";
-  if (!finding.note.empty()) html += "<p class=\"note\">" + prose_html(finding.note) + "</p>";
+  if (!finding.note.empty()) html += "<p class=\"note\">" + escape_html(finding.note) + "</p>";
   if (finding.claim == Claim::bounded) html += margin_html(finding);
   return html + "</div></li>\n";
 }

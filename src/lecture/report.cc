@@ -1,7 +1,6 @@
 #include "lecture/report.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "headproof/text.h"
@@ -40,7 +39,20 @@ class Paint {
   bool colour_;
 };
 
-std::string table_text(const Table& table, const Paint& paint) {
+/// The table's prose as plain text.
+Table plain(const Table& prose) {
+  const auto convert = [](const std::vector<std::string>& cells) {
+    std::vector<std::string> texts;
+    for (const std::string& cell : cells) texts.push_back(math_to_text(cell));
+    return texts;
+  };
+  Table table{convert(prose.columns), {}};
+  for (const auto& row : prose.rows) table.rows.push_back(convert(row));
+  return table;
+}
+
+std::string table_text(const Table& prose, const Paint& paint) {
+  const Table table = plain(prose);
   std::vector<std::size_t> widths;
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
     std::size_t width = width_of(table.columns[c]);
@@ -62,10 +74,9 @@ std::string margin(const Finding& finding) {
   if (finding.claim != Claim::bounded || finding.outcome != Outcome::holds) {
     return std::string(name_of(finding.claim));
   }
-  char text[64];
-  std::snprintf(text, sizeof text, "%.1f %% of the bound",
-                finding.bound > 0 ? 100 * finding.error / finding.bound : 0.0);
-  return text;
+  const double percent = finding.bound > 0 ? 100 * finding.error / finding.bound : 0;
+  if (percent > 0 && percent < 0.1) return "under 0.1 % of the bound";
+  return fixed(percent, 1) + " % of the bound";
 }
 
 std::string result_text(const ResultItem& item, const Paint& paint) {
@@ -75,8 +86,8 @@ std::string result_text(const ResultItem& item, const Paint& paint) {
   for (const Finding& finding : item.verdict.findings) {
     const std::string mark =
         finding.outcome == Outcome::holds ? "" : paint.outcome(finding.outcome);
-    text += "      " + padded(finding.what, 64) + "  " + paint.faint(margin(finding)) +
-            (mark.empty() ? "" : "  " + mark) + "\n";
+    text += "      " + padded(math_to_text(finding.what), 64) + "  " +
+            paint.faint(margin(finding)) + (mark.empty() ? "" : "  " + mark) + "\n";
     if (!finding.note.empty()) text += wrapped(finding.note, "          ");
   }
   return text;
@@ -92,7 +103,7 @@ void for_shown_sections(const Lecture& lecture, std::string_view only, Visit&& v
 nlohmann::json verdict_json(const Verdict& verdict) {
   nlohmann::json findings = nlohmann::json::array();
   for (const Finding& finding : verdict.findings) {
-    nlohmann::json entry = {{"what", finding.what},
+    nlohmann::json entry = {{"what", math_to_text(finding.what)},
                             {"claim", name_of(finding.claim)},
                             {"outcome", name_of(finding.outcome)}};
     if (finding.claim == Claim::bounded) {
@@ -158,8 +169,9 @@ std::string lecture_json(const Lecture& lecture, std::string_view only,
     for (const Item& item : section.items) {
       if (const auto* prose = std::get_if<std::string>(&item)) {
         items.push_back({{"text", math_to_text(*prose)}});
-      } else if (const auto* table = std::get_if<Table>(&item)) {
-        items.push_back({{"columns", table->columns}, {"rows", table->rows}});
+      } else if (const auto* prose_table = std::get_if<Table>(&item)) {
+        const Table table = plain(*prose_table);
+        items.push_back({{"columns", table.columns}, {"rows", table.rows}});
       } else {
         const auto& result = std::get<ResultItem>(item);
         nlohmann::json entry = verdict_json(result.verdict);

@@ -81,7 +81,7 @@ void causality(Course& course, Section& section) {
   course.keep("xg_grad", gradient);
 
   Findings findings;
-  Checked& same = findings.bitwise("a new x_5 leaves rows 0 to 4 as they were");
+  Checked& same = findings.bitwise("a new $x_5$ leaves rows 0 to 4 as they were");
   Checked& different = findings.exact("and moves rows 5 to 7");
   Checked& zero = findings.exact("the gradient of row 3 is 0 at positions 4 to 7");
   Checked& not_zero = findings.exact("and not 0 at positions 0 to 3");
@@ -118,8 +118,9 @@ double deviation(const Tensor<float, 3>& values) {
 
 /// The table of lemma 4.5 from the place where `generator` stands; tensors go to `course` if given.
 Table saturation_table(Generator& generator, Course* course) {
-  Table table{
-      {"d_k", "std raw", "√d_k", "std scaled", "largest weight raw", "largest weight scaled"}, {}};
+  Table table{{"$d_k$", "std raw", "$\\sqrt{d_k}$", "std scaled", "largest weight raw",
+               "largest weight scaled"},
+              {}};
   for (Index d_k : {16, 64, 256}) {
     const Tensor<float, 3> q = generator.randn(1, max_seq_len, d_k);
     const Tensor<float, 3> k = generator.randn(1, max_seq_len, d_k);
@@ -187,7 +188,7 @@ void mask_before_or_after(Course& course, Section& section) {
     }
     table.rows.push_back({name, fixed(low, 3), fixed(high, 3)});
   };
-  row("−∞ before the softmax", right);
+  row("$-\\infty$ before the softmax", right);
   row("zeros after the softmax", wrong);
   section.items.emplace_back(table);
   section.items.emplace_back(examine("ex-4", course.problem));

@@ -129,10 +129,11 @@ void section_4_3(Course& course) {
     d = sides(reversal, true);
   }
   Table table{{"", "permuted", "input", "largest difference"}, {}};
-  table.rows.push_back({"(a)", "rows of X", "x", scientific(a.largest)});
-  table.rows.push_back({"(b)", "rows of X", "x + positions", scientific(b.largest)});
-  table.rows.push_back({"(c)", "tokens", "E[token]", scientific(c.difference.largest)});
-  table.rows.push_back({"(d)", "tokens", "E[token] + positions", scientific(d.difference.largest)});
+  table.rows.push_back({"(a)", "rows of $X$", "$X$", scientific(a.largest)});
+  table.rows.push_back({"(b)", "rows of $X$", "$X$ + positions", scientific(b.largest)});
+  table.rows.push_back({"(c)", "tokens", "$E_{\\text{token}}$", scientific(c.difference.largest)});
+  table.rows.push_back(
+      {"(d)", "tokens", "$E_{\\text{token}} + p$", scientific(d.difference.largest)});
   section.items.emplace_back(table);
 
   const auto bounded = [](Verdict& verdict, const char* what, const Difference& found) {
@@ -142,8 +143,8 @@ void section_4_3(Course& course) {
     verdict.findings.push_back(findings.verdict().findings.front());
   };
   ResultItem equivariant = examine("thm-6.1", problem(x));
-  bounded(equivariant.verdict, "(a) the lecture's permutation of the rows of x", a);
-  bounded(equivariant.verdict, "(b) the same with positions in x", b);
+  bounded(equivariant.verdict, "(a) the lecture's permutation of the rows of $X$", a);
+  bounded(equivariant.verdict, "(b) the same with positions in $X$", b);
   bounded(equivariant.verdict, "(c) tokens permuted, no positions", c.difference);
   section.items.emplace_back(std::move(equivariant));
   ResultItem broken = examine("cor-6.2", problem(x));

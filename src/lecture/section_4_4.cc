@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lecture/sections.h"
+#include "text/math.h"
 #include "theorems/findings.h"
 #include "theorems/oracle.h"
 
@@ -29,7 +30,7 @@ void section_4_4(Course& course) {
   Section& section = course.begin("4.4", "Attention on real text");
   section.items.emplace_back(with_commas(static_cast<Index>(course.text.characters.size())) +
                              " characters, vocabulary " + std::to_string(vocabulary.size()) + " (" +
-                             course.lecture.text_name + ").");
+                             literal_prose(course.lecture.text_name) + ").");
   if (course.text.had_byte_order_mark) {
     section.items.emplace_back("A byte order mark at the start of the text was dropped.");
   }
@@ -39,13 +40,13 @@ void section_4_4(Course& course) {
   }
   section.items.emplace_back(
       R"(Nothing here is trained: what the pictures show is a prior. The mask alone makes early )"
-      R"(rows carry weight. The first row has one key, so $A_{11} = 1$; the second splits 1 between )"
-      R"(two. Because $A_{11} = 1$ sets the colour scale, the plain pictures look nearly white; )"
-      R"($i A_{ij}$ (rows counted from 1), the weight relative to a running mean, shows what is there.)");
+      R"(rows carry weight. Row 0 has one key, so $A_{00} = 1$; row 1 splits 1 between )"
+      R"(two. Because $A_{00} = 1$ sets the colour scale, the plain pictures look nearly white; )"
+      R"($(i + 1) A_{ij}$, the weight relative to a running mean, shows what is there.)");
 
-  Table table{{"seed", "first weight", "largest later weight", "its query and key"}, {}};
+  Table table{{"seed", "$A_{00}$", "largest later weight", "its query and key"}, {}};
   Findings findings;
-  Checked& first = findings.exact("the first row is 1 on its own position, for every seed");
+  Checked& first = findings.exact("row 0 is 1 on its own position, for every seed");
   Checked& triangular = findings.exact("0 above the diagonal, for every seed");
   Checked& sums = findings.bounded("rows sum to 1, for every seed");
   const auto labels = visible_labels(course.lecture.shown);
@@ -76,10 +77,10 @@ void section_4_4(Course& course) {
                   [&] { return where(0, i) + ": " + number(sum); });
     }
     table.rows.push_back({std::to_string(seed), fixed(A(0, 0), 3), fixed(largest, 3),
-                          labels[static_cast<std::size_t>(query)] + " (" +
-                              std::to_string(query + 1) + ") looks at " +
-                              labels[static_cast<std::size_t>(key)] + " (" +
-                              std::to_string(key + 1) + ")"});
+                          literal_prose(labels[static_cast<std::size_t>(query)]) + " (" +
+                              std::to_string(query) + ") looks at " +
+                              literal_prose(labels[static_cast<std::size_t>(key)]) + " (" +
+                              std::to_string(key) + ")"});
     // Seed 4's stream goes on into exercise 7, as in the lecture.
     if (seed == 4) course.generator = generator;
   }

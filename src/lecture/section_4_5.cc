@@ -11,10 +11,11 @@ namespace headproof {
 
 void section_4_5(Course& course) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
-  Table table{{"bandwidth s", "weight on itself, last row", "weights that underflow"}, {}};
+  Table table{{"bandwidth $s$", "weight on itself, last row", "weights that underflow"}, {}};
   Findings findings;
-  Checked& mean = findings.bounded("the lecture's running mean: row i is 1 / i, i times");
-  Checked& gaussian = findings.bounded("the lecture's Gaussians: row i is the kernel, normalised");
+  Checked& mean = findings.bounded("the lecture's running mean: row $i$ is $1 / (i + 1)$");
+  Checked& gaussian =
+      findings.bounded("the lecture's Gaussians: row $i$ is the kernel, normalised");
   for (float s : {0.5F, 2.0F, 8.0F, infinity}) {
     Tensor<float, 2> scores({shown_characters, shown_characters});
     for (Index i = 0; i < shown_characters; ++i) {

@@ -32,7 +32,7 @@ Verdict check_hull(const Subject& subject, const HeadProblem& problem) {
 
   Findings findings;
   if (answer.A) {
-    Checked& shown = findings.bounded("the A that is shown is the A that is used");
+    Checked& shown = findings.bounded("the $A$ that is shown is the $A$ that is used");
     for (Index b = 0; b < batch; ++b) {
       for (Index i = 0; i < seq_len; ++i) {
         for (Index j = 0; j < seq_len; ++j) {
@@ -45,7 +45,7 @@ Verdict check_hull(const Subject& subject, const HeadProblem& problem) {
     }
   }
 
-  Checked& recomputed = findings.bounded("out is A v");
+  Checked& recomputed = findings.bounded("out is $A v$");
   Checked& hull = findings.bounded("out lies in the hull of the allowed values, every direction");
   Tensor<double, 1> slack({head_dim});
   for (Index b = 0; b < batch; ++b) {

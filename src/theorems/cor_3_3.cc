@@ -15,7 +15,7 @@ Verdict check_positive(const Subject& subject, const HeadProblem& problem) {
   const Oracle oracle(problem);
   constexpr double smallest_exponent = -103;  // exp(-103) is the last that float32 can tell from 0
   Findings findings;
-  Checked& positive = findings.exact("every allowed weight above exp(-103) is positive");
+  Checked& positive = findings.exact("every allowed weight above $e^{-103}$ is positive");
   Index allowed = 0, underflowed = 0;
   for (Index b = 0; b < A.shape()[0]; ++b) {
     for (Index i = 0; i < A.shape()[1]; ++i) {

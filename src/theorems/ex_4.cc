@@ -20,7 +20,7 @@ Verdict check_mask_before_softmax(const Subject& subject, const HeadProblem& giv
 
   Findings findings;
   Checked& witness = findings.exact("zeroing after the softmax leaves a row that sums to less");
-  Checked& renormalised = findings.bounded("A is the zeroed softmax, each row over its own sum");
+  Checked& renormalised = findings.bounded("$A$ is the zeroed softmax, each row over its own sum");
   double smallest = 1;
   for (Index b = 0; b < batch; ++b) {
     for (Index i = 0; i < seq_len; ++i) {

@@ -19,7 +19,7 @@ Verdict check_rank(const Subject& subject, const HeadProblem& /*problem*/) {
     Index seq_len, head_dim, model_dim;
   };
   Findings findings;
-  Checked& ranks = findings.exact("the scores have rank min(d_k, model_dim, T) exactly");
+  Checked& ranks = findings.exact("the scores have rank $\\min(d_k, d, T)$ exactly");
   std::string found;
   for (const Sizes& size : {Sizes{32, 8, 64}, Sizes{32, 8, 5}, Sizes{6, 8, 16}}) {
     Generator generator(7);
@@ -66,7 +66,7 @@ Verdict check_rank(const Subject& subject, const HeadProblem& /*problem*/) {
 Theorem ex_7() {
   return {
       .id = "ex-7",
-      .title = "The score matrix has rank at most d_k",
+      .title = "The score matrix has rank at most $d_k$",
       .statement =
           R"($S = Q K^\top / \sqrt{d_k}$ has rank at most $\min(d_k, d, T)$, whatever the )"
           R"(length $T$, and exactly that for almost all inputs. This is about $S$: the )"

@@ -17,7 +17,7 @@ Verdict check_scale(const Subject& subject, const HeadProblem& problem) {
   static const std::array<Saturation, 3> samples = {
       sample_saturation(16, 512), sample_saturation(64, 512), sample_saturation(256, 512)};
   Findings findings;
-  Checked& variance = findings.bounded("the variance of q . k is d_k");
+  Checked& variance = findings.bounded("the variance of $q \\cdot k$ is $d_k$");
   Checked& flattens = findings.exact("without the scale the softmax has the smaller Jacobian");
   for (const Saturation& s : samples) {
     const auto d_k = static_cast<double>(s.d_k);
@@ -30,7 +30,7 @@ Verdict check_scale(const Subject& subject, const HeadProblem& problem) {
     });
   }
 
-  Checked& scores = findings.bounded("ln A has the differences of q k^T / sqrt(d_k)");
+  Checked& scores = findings.bounded("$\\ln A$ has the differences of $q k^\\top / \\sqrt{d_k}$");
   const Oracle oracle(problem);
   const auto found = recover_scores(recover_A(subject, problem), problem, oracle);
   const double root = std::sqrt(static_cast<double>(problem.weights.head_dim()));
@@ -50,7 +50,7 @@ Verdict check_scale(const Subject& subject, const HeadProblem& problem) {
 Theorem lemma_4_5() {
   return {
       .id = "lemma-4.5",
-      .title = "Why the scores are divided by the root of d_k",
+      .title = R"(Why the scores are divided by $\sqrt{d_k}$)",
       .statement = R"(If the entries of $q, k \in \mathbb{R}^{d_k}$ are independent with mean 0 )"
                    R"(and variance 1, then $q \cdot k$ has mean 0 and variance $d_k$, and )"
                    R"($q \cdot k / \sqrt{d_k}$ has variance 1. Without the division the softmax )"

@@ -38,7 +38,7 @@ Verdict check_simplex(const Subject& subject, const HeadProblem& problem) {
 Theorem prop_3_1() {
   return {
       .id = "prop-3.1",
-      .title = "Rows of A lie in the simplex",
+      .title = "Rows of $A$ lie in the simplex",
       .statement = R"(For every query $i$ that may see at least one key, row $i$ of $A$ is a )"
                    R"(probability distribution over the keys: $A_{ij} \ge 0$ for every $j$, and )"
                    R"($\sum_j A_{ij} = 1$.)",

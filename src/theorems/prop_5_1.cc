@@ -42,13 +42,13 @@ Verdict check_causal(const Subject& subject, const HeadProblem& given) {
   const auto [batch, seq_len, model_dim] = problem.x.shape();
   Findings findings;
 
-  Checked& triangular = findings.exact("A is 0 above the diagonal");
+  Checked& triangular = findings.exact("$A$ is 0 above the diagonal");
   require_zero_above_diagonal(recover_A(subject, problem), triangular);
-  Checked& still = findings.exact("and still where every allowed score lies below -1e9");
+  Checked& still = findings.exact("and still where every allowed score lies below $-10^9$");
   require_zero_above_diagonal(recover_A(subject, with_scores_far_below_zero(problem)), still);
 
-  Checked& earlier = findings.bitwise("x_j moves: every row before j keeps its bits");
-  Checked& later = findings.exact("x_j moves: every row from j on moves");
+  Checked& earlier = findings.bitwise("$x_j$ moves: every row before $j$ keeps its bits");
+  Checked& later = findings.exact("$x_j$ moves: every row from $j$ on moves");
   const HeadAnswer before = ask(subject, problem);
   Generator generator(51);
   for (Index j = 0; j < seq_len; ++j) {
@@ -69,8 +69,8 @@ Verdict check_causal(const Subject& subject, const HeadProblem& given) {
   }
 
   if (const auto J = subject.jacobian(problem)) {
-    Checked& future = findings.exact("d out_i / d x_j is 0 for every j > i");
-    Checked& past = findings.exact("d out_i / d x_j is not 0 for any j <= i");
+    Checked& future = findings.exact("$\\partial o_i / \\partial x_j = 0$ for every $j > i$");
+    Checked& past = findings.exact("$\\partial o_i / \\partial x_j \\ne 0$ for every $j \\le i$");
     for (Index b = 0; b < batch; ++b) {
       for (Index i = 0; i < seq_len; ++i) {
         for (Index j = 0; j < seq_len; ++j) {
@@ -98,7 +98,7 @@ Verdict check_causal(const Subject& subject, const HeadProblem& given) {
 Theorem prop_5_1() {
   return {
       .id = "prop-5.1",
-      .title = "The causal mask makes A lower-triangular",
+      .title = "The causal mask makes $A$ lower-triangular",
       .statement =
           R"(With the causal mask, $A_{ij} = 0$ for every $j > i$. So output $i$ is a )"
           R"(function of $x_1, \ldots, x_i$ alone: changing $x_j$ leaves every row before )"

@@ -37,8 +37,9 @@ HeadProblem kernel_problem(double s) {
 // begin: sec-4.5
 Verdict check_kernel_smoothing(const Subject& subject, const HeadProblem& /*problem*/) {
   Findings findings;
-  Checked& mean = findings.bounded("W_Q = W_K = 0: row i is 1 / i, i times (a running mean)");
-  Checked& gaussian = findings.bounded("positional q and k: row i is the Gaussian, normalised");
+  Checked& mean = findings.bounded("$W_Q = W_K = 0$: row $i$ is $1 / (i + 1)$ (a running mean)");
+  Checked& gaussian =
+      findings.bounded("positional $q$ and $k$: row $i$ is the Gaussian, normalised");
   for (double s : {0.5, 2.0, 8.0, infinity}) {
     const Tensor<float, 3> A = recover_A(subject, kernel_problem(s));
     for (Index i = 0; i < seq_len; ++i) {
@@ -74,8 +75,8 @@ Theorem sec_4_5() {
           R"(If the scores depend on positions alone, $S_{ij} = -(i - j)^2 / 2 s^2$, row )"
           R"($i$ of $A$ is the Gaussian of bandwidth $s$ over $j \le i$, divided by its )"
           R"(sum: attention is Nadaraya-Watson smoothing along the sequence. With )"
-          R"($W_Q = W_K = 0$, that is $s = \infty$, it is the running mean, $A_{ij} = 1 / i$ )"
-          R"(for $j \le i$ counted from 1. Plain queries and keys reach these scores.)",
+          R"($W_Q = W_K = 0$, that is $s = \infty$, it is the running mean, $A_{ij} = 1 / (i + 1)$ )"
+          R"(for $j \le i$. Plain queries and keys reach these scores.)",
       .proof =
           R"(Softmax divides $e^{S_{ij}}$ by its sum over $j \le i$. And )"
           R"($-(i - j)^2 / 2 s^2 = i \cdot j / s^2 - j^2 / 2 s^2 - i^2 / 2 s^2$, where the last )"

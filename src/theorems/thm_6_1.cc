@@ -65,8 +65,8 @@ Verdict check_equivariant(const Subject& subject, const HeadProblem& given) {
       }
     }
   };
-  look(plain, findings.bounded("f(P X) = P f(X)"));
-  look(with_positions, findings.bounded("and still with positions in X (the trap)"));
+  look(plain, findings.bounded("$f(P X) = P f(X)$"));
+  look(with_positions, findings.bounded("and still with positions in $X$ (the trap)"));
   return findings.verdict();
 }
 // end: thm-6.1
