@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <map>
 #include <string>
 
 #include "headproof/theorems.h"
@@ -51,6 +52,68 @@ TEST(Mutants, EachTheoremIsBrokenByTheMutantThatItNames) {
     ASSERT_NE(subject, nullptr) << theorem.breaks;
     EXPECT_EQ(theorem.check(*subject, problem).outcome(), Outcome::violated)
         << theorem.id << " with " << theorem.breaks;
+  }
+}
+
+// The two statements that lemma-4.5 makes about its own sample are the only ones that no head can
+// break; saturation_test.cc shows how sharp that sample is.
+TEST(Mutants, EveryClaimOfEveryTheoremIsBrokenByOneOfThem) {
+  const HeadProblem problem = lecture_problem(0);
+  for (const Theorem& theorem : theorems()) {
+    std::map<std::string, int> broken;
+    for (const MutantInfo& mutant : mutants()) {
+      for (const Finding& finding : theorem.check(*mutant_subject(mutant.name), problem).findings) {
+        broken[finding.what] += finding.outcome == Outcome::violated ? 1 : 0;
+      }
+    }
+    for (const auto& [claim, times] : broken) {
+      const bool about_the_sample =
+          theorem.id == "lemma-4.5" && (claim.find("variance") != std::string::npos ||
+                                        claim.find("Jacobian") != std::string::npos);
+      EXPECT_EQ(times == 0, about_the_sample) << theorem.id << ": " << claim;
+    }
+  }
+}
+
+/// A head that answers nothing, and one whose answer has the wrong shape.
+class Useless final : public Subject {
+ public:
+  explicit Useless(bool answers) : answers_(answers) {}
+  std::string_view name() const override { return "useless"; }
+  Result<HeadAnswer> head(const HeadProblem&) const override {
+    if (answers_) return HeadAnswer{Tensor<float, 3>({1, 1, 1}), std::nullopt};
+    return Error{"no answer today"};
+  }
+
+ private:
+  bool answers_;
+};
+
+TEST(Theorems, AHeadWithoutAnAnswerIsAVerdict) {
+  for (bool answers : {false, true}) {
+    for (const Theorem& theorem : theorems()) {
+      const Verdict verdict = theorem.check(Useless(answers), lecture_problem(0));
+      EXPECT_EQ(verdict.outcome(), Outcome::crashed) << theorem.id;
+      EXPECT_FALSE(verdict.findings.back().note.empty()) << theorem.id;
+    }
+  }
+}
+
+/// The reference's `out` alone: a black box that shows neither A nor gradients.
+class BlackBox final : public Subject {
+ public:
+  std::string_view name() const override { return "black box"; }
+  Result<HeadAnswer> head(const HeadProblem& problem) const override {
+    auto answer = reference_subject()->head(problem);
+    answer->A.reset();
+    return answer;
+  }
+};
+
+TEST(Theorems, HoldForABlackBoxThatShowsOnlyItsOutput) {
+  for (const Theorem& theorem : theorems()) {
+    const Verdict verdict = theorem.check(BlackBox(), lecture_problem(0));
+    EXPECT_EQ(verdict.outcome(), Outcome::holds) << describe(theorem, verdict);
   }
 }
 

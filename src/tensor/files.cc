@@ -116,7 +116,7 @@ Status OutputFiles::add(const fs::path& file, std::string_view bytes) {
     return cannot("write", file, "it is not an ordinary file, so it cannot be replaced as a whole");
   }
   // A rename would replace even a file that is protected against writing.
-  if (fs::exists(old) && access(final.c_str(), W_OK) != 0) {
+  if (fs::exists(old) && faccessat(AT_FDCWD, final.c_str(), W_OK, AT_EACCESS) != 0) {
     return cannot("write", file, last_error());
   }
 

@@ -22,10 +22,7 @@ class Files : public testing::Test {
     ASSERT_NE(mkdtemp(pattern.data()), nullptr);
     folder_ = pattern;
   }
-  void TearDown() override {
-    fs::permissions(folder_, fs::perms::owner_all);
-    fs::remove_all(folder_);
-  }
+  void TearDown() override { fs::remove_all(folder_); }
 
   void write(const std::string& name, std::string_view bytes) const {
     std::ofstream(folder_ / name, std::ios::binary) << bytes;
@@ -228,21 +225,22 @@ TEST_F(Files, TwoSetsAtOnceDoNotMix) {
   EXPECT_EQ(names(), Names{"a"});
 }
 
-TEST_F(Files, AProtectedFolderOrFileIsAnError) {
+TEST_F(Files, AProtectedFileOrFolderIsAnError) {
+  fs::create_directory(folder_ / "protected");
+  fs::permissions(folder_ / "protected", fs::perms(0555));
   write("a", "old");
-  fs::permissions(folder_ / "a", fs::perms::owner_read);
-  fs::permissions(folder_, fs::perms::owner_all | fs::perms::others_read | fs::perms::others_exec);
+  fs::permissions(folder_ / "a", fs::perms(0444));
+  fs::permissions(folder_, fs::perms::all);
   // Root may write everywhere, so root looks with the eyes of nobody.
   const bool is_root = geteuid() == 0;
   if (is_root) {
     ASSERT_EQ(seteuid(65'534), 0);
   }
-  OutputFiles files;
-  EXPECT_EQ(reason(files.add(folder_ / "a", "new"), "write", folder_ / "a"), "Permission denied");
-  if (!is_root) fs::permissions(folder_, fs::perms::owner_read | fs::perms::owner_exec);
-  EXPECT_EQ(reason(files.add(folder_ / "b", "new"), "write", folder_ / "b"), "Permission denied");
-  EXPECT_EQ(reason(files.add(folder_ / "c/d", "new"), "write", folder_ / "c/d"),
-            "Permission denied");
+  for (const std::string name : {"a", "protected/b", "protected/c/d"}) {
+    OutputFiles files;
+    EXPECT_EQ(reason(files.add(folder_ / name, "new"), "write", folder_ / name),
+              "Permission denied");
+  }
   if (is_root) {
     ASSERT_EQ(seteuid(0), 0);
   }

@@ -77,7 +77,9 @@ TEST(Safetensors, WhatIsWrittenIsReadBackAndAligned) {
   const std::size_t header_size =
       static_cast<unsigned char>(bytes[0]) + 256U * static_cast<unsigned char>(bytes[1]);
   EXPECT_EQ(header_size % 8, 0U);
-  // The 24 bytes of int64 and the 8 of double come before the 12 of float.
+  // The 24 bytes of int64, the 8 of double, the 12 of float.
+  EXPECT_EQ(bytes.substr(8 + header_size, 8), "\7\0\0\0\0\0\0\0"s);
+  EXPECT_EQ(bytes.substr(8 + header_size + 24, 8), "\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(bytes.substr(8 + header_size + 32, 4), "\0\0\0\x80"s);
   EXPECT_EQ(bytes.size(), 8 + header_size + 24 + 8 + 12);
   EXPECT_EQ(parsed(format_safetensors({})), NamedArrays{});
