@@ -2,7 +2,10 @@
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -26,6 +29,30 @@ struct Options {
 
 std::string shape_of(const Array& array) {
   return fmt::format("[{}]", fmt::join(array.shape, ", "));
+}
+
+std::string_view type_of(const Array& array) {
+  return std::array{"float32", "float64", "integers"}[array.values.index()];
+}
+
+/// Why an array of this shape is too large for this machine; nothing when it fits. Every array is
+/// held three times at least, as bytes, array and tensor, or as scores, logits and A. An axis
+/// without elements counts as one with one: loops also run over what [2^50, 0] does not hold.
+std::optional<Error> memory_error(const std::string& name, const std::vector<Index>& shape) {
+  double bytes = 3 * sizeof(float);
+  for (const Index extent : shape) bytes *= static_cast<double>(std::max<Index>(extent, 1));
+  const double memory =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  if (bytes <= memory) return std::nullopt;
+  return Error{fmt::format("{} has shape [{}], too large for the memory of this machine", name,
+                           fmt::join(shape, ", "))};
+}
+
+Result<Array> read_array(const std::string& file) {
+  auto array = read_npy(file);
+  if (!array) return array;
+  if (auto error = memory_error(file, array->shape)) return *error;
+  return array;
 }
 
 /// Rank 2 [seq_len, dim], 3 [batch, seq_len, dim] or 4 [batch, num_heads, seq_len, dim], as rank 4.
@@ -69,7 +96,8 @@ Result<Inputs> project_inputs(const Options& options) {
   if (!arrays) return arrays.error();
   const auto weights = head_weights_from(*arrays);
   if (!weights) return Error{options.weights + ": " + weights.error().message};
-  auto x = read_npy(options.x);
+  if (weights->key.size() == 0) return Error{options.weights + ": the weights have no elements"};
+  auto x = read_array(options.x);
   if (!x) return x.error();
   const auto rank = x->shape.size();
   if (rank == 2) x->shape.insert(x->shape.begin(), 1);
@@ -94,16 +122,19 @@ Result<Inputs> read_inputs(const Options& options) {
   Inputs inputs{{}, {}, {}, options.q, options.k, options.v};
   for (const auto& [file, array] :
        {std::pair{&options.q, &inputs.q}, {&options.k, &inputs.k}, {&options.v, &inputs.v}}) {
-    auto read = read_npy(*file);
+    auto read = read_array(*file);
     if (!read) return read.error();
     *array = std::move(*read);
     if (std::holds_alternative<std::vector<Index>>(array->values)) {
       return Error{*file + " holds integers; attend takes float16, float32 or float64"};
     }
-    if (array->values.index() != inputs.q.values.index() ||
-        array->shape.size() != inputs.q.shape.size()) {
-      return Error{
-          fmt::format("{} and {} must have the same element type and rank", *file, options.q)};
+    if (array->values.index() != inputs.q.values.index()) {
+      return Error{fmt::format("{} holds {}, and {} {}; attend takes one type", *file,
+                               type_of(*array), options.q, type_of(inputs.q))};
+    }
+    if (array->shape.size() != inputs.q.shape.size()) {
+      return Error{fmt::format("{} has shape {}, and {} {}; attend takes as many axes of each",
+                               *file, shape_of(*array), options.q, shape_of(inputs.q))};
     }
   }
   return inputs;
@@ -119,6 +150,9 @@ Result<std::vector<std::pair<std::string, Array>>> attend(const Options& options
   const auto v = as_rank_4<Scalar>(inputs.v, inputs.v_name);
   if (!v) return v.error();
   if (auto error = attention_shape_error(q->shape(), k->shape(), v->shape())) return *error;
+  const auto [batch, num_heads, seq_len_q, head_dim] = q->shape();
+  if (auto error = memory_error("A", {batch, num_heads, seq_len_q, k->shape()[2]})) return *error;
+  if (auto error = memory_error("out", {batch, num_heads, seq_len_q, v->shape()[3]})) return *error;
 
   const AttentionOptions how{options.causal == "top_left"       ? Causal::top_left
                              : options.causal == "bottom_right" ? Causal::bottom_right
@@ -135,7 +169,7 @@ Result<std::vector<std::pair<std::string, Array>>> attend(const Options& options
     results.emplace_back("lse", std::move(lse));
   }
   if (!options.d_out.empty()) {
-    const auto array = read_npy(options.d_out);
+    const auto array = read_array(options.d_out);
     if (!array) return array.error();
     const auto d_out = as_rank_4<Scalar>(*array, options.d_out);
     if (!d_out) return d_out.error();
@@ -152,10 +186,10 @@ Result<std::vector<std::pair<std::string, Array>>> attend(const Options& options
 }
 
 int run(const Options& options) {
-  const bool separate = !options.q.empty() && !options.k.empty() && !options.v.empty();
-  const bool head = !options.x.empty() && !options.weights.empty();
-  const bool mixed = head && !(options.q + options.k + options.v).empty();
-  if (separate == head || mixed) {
+  const auto given = [](const std::string& file) { return file.empty() ? 0 : 1; };
+  const int of_attention = given(options.q) + given(options.k) + given(options.v);
+  const int of_head = given(options.x) + given(options.weights);
+  if (!(of_attention == 3 && of_head == 0) && !(of_attention == 0 && of_head == 2)) {
     return refuse("attend takes --q, --k and --v, or --x and --weights");
   }
   if (options.scale && !std::isfinite(*options.scale)) {
@@ -178,7 +212,7 @@ int run(const Options& options) {
     report += fmt::format("{}  {}\n", file.string(), shape_of(array));
   }
   if (const Status done = files.commit(); !done) return refuse(done.error().message);
-  fmt::print("{}", report);
+  print(stdout, report);
   return holds;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <string>
 #include <string_view>
 
@@ -9,6 +10,10 @@ namespace headproof::cli {
 
 /// 0 holds, 1 violated, 2 used wrongly, 3 a subject or an input failed.
 enum ExitCode { holds = 0, violated = 1, used_wrongly = 2, failed = 3 };
+
+/// Writes a text. A stream that is full or closed stays silent here: what stdout did not take is
+/// reported once, when the program ends, and for stderr there is nowhere to report it.
+void print(std::FILE* stream, std::string_view text);
 
 /// Prints one sentence to stderr; returns `used_wrongly`.
 int refuse(std::string_view sentence);
@@ -19,7 +24,10 @@ struct JsonOption {
   std::string file;
   void add_to(CLI::App& verb);
   bool wanted() const { return option->count() > 0; }
-  bool to_stdout() const { return wanted() && file.empty(); }
+  /// A FILE that names the standard output is not replaced by a new file as others are.
+  bool to_stdout() const {
+    return wanted() && (file.empty() || file == "-" || file == "/dev/stdout");
+  }
 };
 
 /// Each verb adds itself and sets `exit_code` when it ran.

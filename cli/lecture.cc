@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <future>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -63,15 +64,21 @@ Result<Lecture> lecture_of(const Options& options, std::uint64_t seed) {
   return run_lecture(*text, name, seed);
 }
 
+std::filesystem::path page_file(const Options& options) {
+  return std::filesystem::path(options.out) / "lecture.html";
+}
+
 /// Adds every file that the lecture makes to `files`; returns their paths.
-Result<std::vector<std::string>> add_files(const Options& options, const Lecture& lecture,
+Result<std::vector<std::string>> add_files(const Options& options, Lecture& lecture,
                                            OutputFiles& files) {
   std::vector<PictureFormat> formats = {PictureFormat::png};  // the page shows these
   for (const auto& [name, format] : formats_by_name) {
     const bool asked = std::count(options.formats.begin(), options.formats.end(), name) > 0;
     if (asked && format != PictureFormat::png) formats.push_back(format);
   }
+  auto counterexamples = std::async(std::launch::async, [&] { run_counterexamples(lecture); });
   const auto pictures = draw_lecture_pictures(lecture, formats);
+  counterexamples.get();
   if (!pictures) return pictures.error();
 
   const std::filesystem::path out(options.out);
@@ -86,9 +93,9 @@ Result<std::vector<std::string>> add_files(const Options& options, const Lecture
       }
     }
   }
-  wanted.emplace_back(out / "lecture.html", lecture_page(lecture, on_page));
+  wanted.emplace_back(page_file(options), lecture_page(lecture, on_page));
   wanted.emplace_back(out / "head.safetensors",
-                      format_safetensors(to_named_arrays(lecture.weights)));
+                      format_safetensors(to_named_arrays(lecture.problem.weights)));
   if (!options.dump.empty()) {
     for (std::size_t i = 0; i < lecture.tensors.size(); ++i) {
       const auto& [name, array] = lecture.tensors[i];
@@ -110,7 +117,7 @@ int run(const Options& options) {
   if (!seed) {
     return refuse(fmt::format("--seed {} is no whole number from -2^63 to 2^64 - 1", options.seed));
   }
-  const auto lecture = lecture_of(options, *seed);
+  auto lecture = lecture_of(options, *seed);
   if (!lecture) return refuse(lecture.error().message);
   if (!options.only.empty() &&
       std::none_of(lecture->sections.begin(), lecture->sections.end(),
@@ -135,9 +142,9 @@ int run(const Options& options) {
 
   std::FILE* text_stream = options.json.to_stdout() ? stderr : stdout;
   const bool colour = isatty(fileno(text_stream)) != 0 && std::getenv("NO_COLOR") == nullptr;
-  fmt::print(text_stream, "{}", lecture_text(*lecture, options.only, colour));
-  fmt::print(text_stream, "\nThe page: {}/lecture.html\n", options.out);
-  if (options.json.to_stdout()) fmt::print("{}", json);
+  print(text_stream, lecture_text(*lecture, options.only, colour));
+  print(text_stream, fmt::format("\nThe page: {}\n", page_file(options).string()));
+  if (options.json.to_stdout()) print(stdout, json);
   return lecture->outcome() == Outcome::holds ? holds : violated;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -43,10 +44,21 @@ std::string version_text() {
       instruction_sets(), std::thread::hardware_concurrency());
 }
 
+/// An unset variable of the shell makes an empty argument; taken for an absent one it would, for
+/// example, write the files of `--out "$folder"` into the folder that happens to be the current
+/// one.
+std::string not_empty(const std::string& argument) {
+  return argument.empty() ? "an empty argument names nothing" : "";
+}
+
 }  // namespace
 
+void print(std::FILE* stream, std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stream);
+}
+
 int refuse(std::string_view sentence) {
-  fmt::print(stderr, "headproof: {}\n", sentence);
+  print(stderr, fmt::format("headproof: {}\n", sentence));
   return used_wrongly;
 }
 
@@ -60,31 +72,35 @@ void JsonOption::add_to(CLI::App& verb) {
 
 int main(int argc, char** argv) {
   using namespace headproof::cli;
+  // A file that grows past the shell's limit is then an error of `write`, which has its sentence.
+  std::signal(SIGXFSZ, SIG_IGN);
   int exit_code = holds;
   try {
     CLI::App app("A causal self-attention head whose mathematics runs.", "headproof");
     app.set_version_flag("--version", version_text());
     app.require_subcommand(0, 1);
-    app.failure_message([](const CLI::App*, const CLI::Error& error) {
-      return fmt::format("headproof: {}; see headproof --help\n", error.what());
+    app.failure_message([](const CLI::App* at, const CLI::Error& error) {
+      const auto verbs = at->get_subcommands();
+      const std::string verb = verbs.empty() ? "" : verbs.front()->get_name() + " ";
+      return fmt::format("headproof: {}; see headproof {}--help\n", error.what(), verb);
     });
     add_lecture(app, exit_code);
     add_theorems(app, exit_code);
     add_attend(app, exit_code);
-    if (argc == 1) {
-      fmt::print("{}", app.help());
-      return holds;
+    for (CLI::App* verb : app.get_subcommands({})) {
+      for (CLI::Option* option : verb->get_options()) option->check(not_empty);
     }
+    if (argc == 1) print(stdout, app.help());
     try {
       app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-      return app.exit(error) == 0 ? holds : used_wrongly;
+      exit_code = app.exit(error) == 0 ? holds : used_wrongly;
     }
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "headproof: there is not enough memory for this problem\n");
+    print(stderr, "headproof: there is not enough memory for this problem\n");
     return failed;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "headproof: {}\n", error.what());
+    print(stderr, fmt::format("headproof: {}\n", error.what()));
     return failed;
   }
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {

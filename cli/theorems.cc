@@ -97,7 +97,7 @@ int run(const Options& options) {
   }
   if (options.json.wanted()) {
     if (options.json.to_stdout()) {
-      fmt::print("{}", json(shown));
+      print(stdout, json(shown));
       return holds;
     }
     OutputFiles files;
@@ -106,13 +106,13 @@ int run(const Options& options) {
     return written ? holds : refuse(written.error().message);
   }
   if (options.markdown) {
-    fmt::print("{}", markdown());
+    print(stdout, markdown());
   } else if (!options.id.empty()) {
-    fmt::print("{}", full_text(*shown.front()));
+    print(stdout, full_text(*shown.front()));
   } else {
     for (const Theorem* theorem : shown) {
-      fmt::print("{:<10} {}\n{}", theorem->id, math_to_text(theorem->title),
-                 wrapped(math_to_text(theorem->statement), "           "));
+      print(stdout, fmt::format("{:<10} {}\n{}", theorem->id, math_to_text(theorem->title),
+                                wrapped(math_to_text(theorem->statement), "           ")));
     }
   }
   return holds;
@@ -123,9 +123,11 @@ int run(const Options& options) {
 void add_theorems(CLI::App& app, int& exit_code) {
   CLI::App* verb = app.add_subcommand("theorems", "list the results, or show one whole");
   const auto options = std::make_shared<Options>();
-  verb->add_option("ID", options->id, "a result, such as prop-3.1");
-  verb->add_flag("--markdown", options->markdown, "all of them whole, as Markdown");
+  CLI::Option* id = verb->add_option("ID", options->id, "a result, such as prop-3.1");
   options->json.add_to(*verb);
+  verb->add_flag("--markdown", options->markdown, "all of them whole, as Markdown")
+      ->excludes(id)
+      ->excludes(options->json.option);
   verb->callback([options, &exit_code] { exit_code = run(*options); });
 }
 

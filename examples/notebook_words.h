@@ -2,12 +2,15 @@
 // for them: they are short and clear rather than fast.
 #pragma once
 
+#include <headproof/files.h>
 #include <headproof/head.h>
+#include <headproof/pictures.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -21,7 +24,7 @@ using Ids = headproof::Tensor<Index, 1>;
 
 /// assert claim
 inline void check(bool holds, const char* claim) {
-  std::printf("%-12s %s\n", holds ? "holds" : "DOES NOT HOLD", claim);
+  std::printf("%-6s %s\n", holds ? "holds" : "FAILS", claim);
   if (!holds) std::exit(1);
 }
 
@@ -39,6 +42,20 @@ inline Matrix softmax(const Matrix& S, headproof::Causal causal = headproof::Cau
 /// q @ k.transpose(-2, -1), of the first batch element
 inline Matrix scores(const Batch& q, const Batch& k) {
   return Matrix(headproof::project<float>(q, k[0]).view()[0]);
+}
+
+/// A[:, i, j] wherever `wanted(i, j)`
+template <class Wanted>
+std::vector<float> entries(View<const float, 3> A, Wanted&& wanted) {
+  std::vector<float> list;
+  for (Index b = 0; b < A.shape[0]; ++b) {
+    for (Index i = 0; i < A.shape[1]; ++i) {
+      for (Index j = 0; j < A.shape[2]; ++j) {
+        if (wanted(i, j)) list.push_back(A(b, i, j));
+      }
+    }
+  }
+  return list;
 }
 
 /// A.sum(-1), of all the rows that there are
@@ -68,6 +85,27 @@ inline double std(const Matrix& values) {
   for (float value : values) mean += value / n;
   for (float value : values) squares += (value - mean) * (value - mean);
   return std::sqrt(squares / (n - 1));
+}
+
+/// ((out >= v.min(dim=1)) & (out <= v.max(dim=1))).all(), up to `slack`
+inline bool in_box(const Batch& out, const Batch& v, float slack) {
+  for (Index b = 0; b < v.shape()[0]; ++b) {
+    const auto of_channel = v[b].transposed(0, 1), outs = out[b].transposed(0, 1);
+    for (Index c = 0; c < v.shape()[2]; ++c) {
+      const headproof::Tensor<float, 1> values(of_channel[c]), results(outs[c]);
+      if (min(results) < min(values) - slack || max(results) > max(values) + slack) return false;
+    }
+  }
+  return true;
+}
+
+/// torch.equal(a[:, t], b[:, t]), bit for bit
+inline bool same_row(const Batch& a, const Batch& b, Index t) {
+  const auto bytes = static_cast<std::size_t>(a.shape()[2]) * sizeof(float);
+  for (Index n = 0; n < a.shape()[0]; ++n) {
+    if (std::memcmp(a[n][t].data, b[n][t].data, bytes) != 0) return false;
+  }
+  return true;
 }
 
 /// (a - b).abs().max()
@@ -122,6 +160,20 @@ inline Index matrix_rank(const Matrix& S) {
       for (Index b = 0; b < S.shape()[1]; ++b) left(a, b) -= before(a, j) / pivot * before(i, b);
     }
   }
+}
+
+/// plt.imshow of matrices side by side, saved as a file
+inline void save_figure(const std::string& file, const std::vector<Matrix>& matrices,
+                        const std::vector<std::string>& titles,
+                        const std::vector<std::string>& labels) {
+  headproof::HeatMapGroup group;
+  for (std::size_t n = 0; n < matrices.size(); ++n) {
+    group.maps.push_back({titles[n], matrices[n].view(), labels, labels});
+  }
+  const headproof::HeatMapPicture picture{"", "", {{group}}};
+  headproof::OutputFiles files;
+  (void)files.add(file, draw(picture, headproof::PictureFormat::png).value()).value();
+  (void)files.commit().value();
 }
 
 }  // namespace notebook

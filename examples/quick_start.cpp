@@ -12,6 +12,7 @@ int main() {
   const auto wrong = headproof::mutant_subject("mask-minus-20");
   for (const headproof::Theorem& theorem : headproof::theorems()) {
     std::cout << theorem.id << ": " << name_of(theorem.check(*right, problem).outcome())
-              << ", with a finite mask " << name_of(theorem.check(*wrong, problem).outcome()) << "\n";
+              << ", with a finite mask " << name_of(theorem.check(*wrong, problem).outcome())
+              << "\n";
   }
 }

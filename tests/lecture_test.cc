@@ -92,7 +92,7 @@ TEST(Lecture, AgreesWithEveryElementOfTheGoldenTensors) {
   };
   for (std::size_t t = 0; t < lecture.tensors.size(); ++t) {
     const auto& [name, array] = lecture.tensors[t];
-    char number[8];
+    char number[24];
     std::snprintf(number, sizeof number, "%03zu_", t);
     const auto file = shared / "goldens" / "seed_0" / (number + name + ".npy");
     const Array golden = read_npy(file).value();

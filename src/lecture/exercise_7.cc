@@ -71,7 +71,7 @@ void exercise_7(Course& course) {
   row("$A$", of_A);
   section.items.emplace_back(table);
 
-  ResultItem result = examine("ex-7", course.problem);
+  ResultItem result = examine("ex-7", course.lecture.problem);
   Findings findings;
   Checked& rank =
       findings.exact("the lecture's $S$, $32 \\times 32$ with $d_k = 8$, has rank 8 exactly");

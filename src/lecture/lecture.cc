@@ -40,10 +40,7 @@ void Course::keep_weights(const std::string& name, const HeadWeights& weights) {
 }
 
 ResultItem examine(std::string_view theorem, const HeadProblem& problem) {
-  const Theorem& found = *find_theorem(theorem);
-  const std::string mutant(found.breaks);
-  return {std::string(theorem), found.check(*reference_subject(), problem), mutant,
-          found.check(*mutant_subject(mutant), problem)};
+  return {std::string(theorem), find_theorem(theorem)->check(*reference_subject(), problem)};
 }
 
 Tensor<float, 2> softmax_rows(View<const float, 2> scores, Causal causal) {
@@ -90,7 +87,7 @@ Result<Lecture> run_lecture(const Text& text, std::string_view text_name, std::u
                  " characters, and the pictures show the first " +
                  std::to_string(shown_characters) + ": give a longer text"};
   }
-  Course course{{}, Generator(seed), text, {}, {}, {}};
+  Course course{{}, Generator(seed), text, {}};
   course.lecture.seed = seed;
   course.lecture.text_name = text_name;
   course.lecture.shown = text.characters.substr(0, shown_characters);
@@ -100,10 +97,20 @@ Result<Lecture> run_lecture(const Text& text, std::string_view text_name, std::u
   section_4_4(course);
   section_4_5(course);
   exercise_7(course);
-  for (Index d_k = 4; d_k <= 1024; d_k *= 2) {
-    course.lecture.saturation.push_back(sample_saturation(d_k, 64));
-  }
+  course.lecture.saturation = sample_saturation({4, 8, 16, 32, 64, 128, 256, 512, 1024}, 32);
   return std::move(course.lecture);
+}
+
+void run_counterexamples(Lecture& lecture) {
+  for (Section& section : lecture.sections) {
+    for (Item& item : section.items) {
+      auto* result = std::get_if<ResultItem>(&item);
+      if (result == nullptr) continue;
+      const Theorem& theorem = *find_theorem(result->theorem);
+      result->mutant = theorem.breaks;
+      result->broken = theorem.check(*mutant_subject(theorem.breaks), lecture.problem);
+    }
+  }
 }
 
 }  // namespace headproof

@@ -26,8 +26,8 @@ struct Table {
 struct ResultItem {
   std::string theorem;  ///< id
   Verdict verdict;
-  std::string mutant;  ///< a head that breaks the theorem (Theorem::breaks)
-  Verdict broken;      ///< what the same check says of that head
+  std::string mutant = {};  ///< a head that breaks the theorem; see run_counterexamples
+  Verdict broken = {};      ///< what the same check says of that head
 };
 
 /// What a section says, in order: a sentence (prose with $TeX$), a table, a verdict.
@@ -44,7 +44,7 @@ struct Lecture {
   std::uint64_t seed = 0;
   std::string text_name;  ///< as the reader gave it, not prose
   std::u32string shown;   ///< the characters that label the axes, the first 48 of the text
-  HeadWeights weights;    ///< of the head of section 4.1
+  HeadProblem problem;    ///< the head of section 4.1 and its x
   std::vector<std::pair<std::string, Array>> tensors;
   std::vector<Section> sections;
   std::vector<Saturation> saturation;  ///< for the picture lemma_4_5, d_k = 4, 8, .. 1024
@@ -62,5 +62,9 @@ inline constexpr Index shown_characters = 48;
 /// Runs the lecture on `text`. The seed replaces the first one of the lecture only; the five heads
 /// of section 4.4 keep seeds 0 to 4. An error when the text has fewer than 48 characters.
 Result<Lecture> run_lecture(const Text& text, std::string_view text_name, std::uint64_t seed);
+
+/// Lets each result's check look at the mutant that its theorem names, and keeps the verdict beside
+/// the one on the right head. Nothing else of the lecture depends on it.
+void run_counterexamples(Lecture& lecture);
 
 }  // namespace headproof

@@ -9,9 +9,8 @@ void section_4_1(Course& course) {
   const Tensor<float, 3> x = course.generator.randn(batch, max_seq_len, model_dim);
   const auto stages = head_forward<float>(x, head.weights().query, head.weights().key,
                                           head.weights().value, head.causal());
-  course.problem = {x, head.weights(), head.causal()};
+  course.lecture.problem = {x, head.weights(), head.causal()};
   course.out = head(x).value();
-  course.lecture.weights = head.weights();
 
   course.keep_weights("head", head.weights());
   course.keep("x", x);

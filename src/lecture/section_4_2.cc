@@ -52,7 +52,7 @@ void simplex_and_hull(Course& course, Section& section) {
   figures.add("smallest allowed weight of the first batch element", text);
   section.items.emplace_back(figures.table);
   for (const char* id : {"prop-3.1", "cor-3.2", "cor-3.3"}) {
-    section.items.emplace_back(examine(id, course.problem));
+    section.items.emplace_back(examine(id, course.lecture.problem));
   }
 }
 
@@ -61,23 +61,24 @@ void simplex_and_hull(Course& course, Section& section) {
 void causality(Course& course, Section& section) {
   constexpr Index moved_position = 5, row = 3;
   const Tensor<float, 2> new_row = course.generator.randn(batch, model_dim);
-  HeadProblem moved = course.problem;
+  HeadProblem moved = course.lecture.problem;
   for (Index b = 0; b < batch; ++b) {
     std::copy_n(new_row[b].data, model_dim, moved.x[b][moved_position].data);
   }
-  Head head(course.problem.weights, max_seq_len);
+  Head head(course.lecture.problem.weights, max_seq_len);
   const Tensor<float, 3> out = head(moved.x).value();
   course.keep("x2_row5", new_row);
   course.keep("x2", moved.x);
   course.keep("A2", head.A());
   course.keep("out2", out);
 
-  const HeadWeights& w = course.problem.weights;
-  const auto forward = head_forward<float>(course.problem.x, w.query, w.key, w.value, true);
+  const HeadWeights& w = course.lecture.problem.weights;
+  const auto forward = head_forward<float>(course.lecture.problem.x, w.query, w.key, w.value, true);
   Tensor<float, 3> d_out({batch, max_seq_len, head_dim});
   std::fill_n(&d_out(0, row, 0), head_dim, 1.0F);
   const auto gradient =
-      head_backward<float>(forward, course.problem.x, w.query, w.key, w.value, d_out, true).d_x;
+      head_backward<float>(forward, course.lecture.problem.x, w.query, w.key, w.value, d_out, true)
+          .d_x;
   course.keep("xg_grad", gradient);
 
   Findings findings;
@@ -101,7 +102,7 @@ void causality(Course& course, Section& section) {
   section.items.emplace_back(
       R"(Causality is checked by perturbation, where "unchanged" means bit for bit, and by gradient, )"
       R"(which is the same statement differentiated.)");
-  ResultItem result = examine("prop-5.1", course.problem);
+  ResultItem result = examine("prop-5.1", course.lecture.problem);
   for (const Finding& finding : findings.verdict().findings) {
     result.verdict.findings.push_back(finding);
   }
@@ -163,7 +164,7 @@ void why_the_root(Course& course, Section& section) {
   (void)later.randn(batch, max_seq_len, model_dim);
   (void)later.randn(batch, model_dim);
   section.items.emplace_back(saturation_table(later, nullptr));
-  section.items.emplace_back(examine("lemma-4.5", course.problem));
+  section.items.emplace_back(examine("lemma-4.5", course.lecture.problem));
 }
 
 void mask_before_or_after(Course& course, Section& section) {
@@ -191,7 +192,7 @@ void mask_before_or_after(Course& course, Section& section) {
   row("$-\\infty$ before the softmax", right);
   row("zeros after the softmax", wrong);
   section.items.emplace_back(table);
-  section.items.emplace_back(examine("ex-4", course.problem));
+  section.items.emplace_back(examine("ex-4", course.lecture.problem));
 }
 
 }  // namespace

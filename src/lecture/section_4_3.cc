@@ -55,7 +55,7 @@ Difference compare(const Tensor<float, 3>& one, const Tensor<float, 3>& other, c
 }  // namespace
 
 void section_4_3(Course& course) {
-  const Tensor<float, 3>& x = course.problem.x;
+  const Tensor<float, 3>& x = course.lecture.problem.x;
   Generator& generator = course.generator;
   Head head(model_dim, head_dim, max_seq_len, generator, false);
   const Tensor<Index, 1> permutation = generator.randperm(max_seq_len);

@@ -86,7 +86,7 @@ void section_4_4(Course& course) {
   }
   section.items.emplace_back(table);
 
-  HeadProblem problem{x, course.lecture.weights, true};
+  HeadProblem problem{x, course.lecture.problem.weights, true};
   ResultItem result = examine("prop-3.1", problem);
   for (const Finding& finding : findings.verdict().findings) {
     result.verdict.findings.push_back(finding);

@@ -54,7 +54,7 @@ void section_4_5(Course& course) {
       R"(bandwidth $s$: Nadaraya-Watson along the sequence, a convolution up to the edge. What )"
       R"(content adds is a bandwidth and a location that vary with token and input.)");
   section.items.emplace_back(table);
-  ResultItem result = examine("sec-4.5", course.problem);
+  ResultItem result = examine("sec-4.5", course.lecture.problem);
   for (const Finding& finding : findings.verdict().findings) {
     result.verdict.findings.push_back(finding);
   }

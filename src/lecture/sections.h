@@ -18,9 +18,7 @@ struct Course {
   Lecture lecture;
   Generator generator;
   const Text& text;
-  HeadProblem problem;         ///< the head of 4.1 and its x
-  Tensor<float, 3> out;        ///< what it answers
-  Tensor<float, 2> positions;  ///< the position table of 4.4, [48, model_dim]
+  Tensor<float, 3> out;  ///< what it answers
 
   /// Begins a section.
   Section& begin(std::string id, std::string title);
@@ -41,7 +39,7 @@ void section_4_4(Course& course);
 void section_4_5(Course& course);
 void exercise_7(Course& course);
 
-/// The result of a theorem's check on the reference head, and its counterexample.
+/// What a theorem's check says of the reference head.
 ResultItem examine(std::string_view theorem, const HeadProblem& problem);
 
 /// softmax(mask(scores)) of a matrix of scores, through the reference: queries are the rows of

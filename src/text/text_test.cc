@@ -152,6 +152,7 @@ TEST(Vocabulary, ACharacterThatItLacksIsNamedWithItsPosition) {
   EXPECT_EQ(lacks(U"b", U"b\n"),
             "the vocabulary of 1 characters lacks '⏎' (U+000A), which stands at position 1 of the "
             "text, counted from 0");
+  EXPECT_NE(lacks(U"", std::u32string(1, U'\0')), "no error");
   EXPECT_EQ(
       lacks(U"", U"\U0001F600"),
       "the vocabulary of 0 characters lacks '\U0001F600' (U+1F600), which stands at position 0 "

@@ -1,7 +1,7 @@
 // Lemma 4.5: scores have variance d_k, which the factor 1 / sqrt(d_k) takes out again.
 
-#include <array>
 #include <cmath>
+#include <vector>
 
 #include "theorems/findings.h"
 #include "theorems/oracle.h"
@@ -14,8 +14,7 @@ namespace {
 // begin: lemma-4.5
 Verdict check_scale(const Subject& subject, const HeadProblem& problem) {
   // 4,096 rows for each d_k; the same numbers for every subject, so they are drawn once.
-  static const std::array<Saturation, 3> samples = {
-      sample_saturation(16, 512), sample_saturation(64, 512), sample_saturation(256, 512)};
+  static const std::vector<Saturation> samples = sample_saturation({16, 64, 256}, 512);
   Findings findings;
   Checked& variance = findings.bounded("the variance of $q \\cdot k$ is $d_k$");
   Checked& flattens = findings.exact("without the scale the softmax has the smaller Jacobian");

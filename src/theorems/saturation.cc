@@ -10,17 +10,22 @@
 namespace headproof {
 namespace {
 
-constexpr Index block = 8;
+constexpr std::size_t block = 8;
 
 /// Odd integers from -255 to 255, all equally likely; their variance is (256^2 - 1) / 3.
 constexpr double level_variance = 21845;
 
-void fill_levels(std::vector<std::int16_t>& levels, std::mt19937& engine) {
-  for (std::size_t i = 0; i < levels.size(); i += 4) {
-    auto draw = static_cast<std::uint32_t>(engine());
-    for (std::size_t byte = 0; byte < 4; ++byte, draw >>= 8) {
-      levels[i + byte] = static_cast<std::int16_t>(2 * static_cast<int>(draw & 0xFF) - 255);
+using Levels = std::vector<std::int16_t>;
+
+void draw_levels(Levels& levels, std::vector<std::uint8_t>& bytes, std::mt19937& engine) {
+  for (std::size_t i = 0; i < bytes.size(); i += 4) {
+    const auto draw = static_cast<std::uint32_t>(engine());
+    for (std::size_t byte = 0; byte < 4; ++byte) {
+      bytes[i + byte] = static_cast<std::uint8_t>(draw >> (8 * byte));
     }
+  }
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    levels[i] = static_cast<std::int16_t>(2 * bytes[i] - 255);
   }
 }
 
@@ -46,44 +51,58 @@ Row softmax_row(const std::array<double, block>& scores, double scale) {
 
 }  // namespace
 
-Saturation sample_saturation(Index d_k, Index blocks) {
+std::vector<Saturation> sample_saturation(const std::vector<Index>& d_k, Index blocks) {
   std::mt19937 engine(45);
-  const auto width = static_cast<std::size_t>(d_k);
-  std::vector<std::int16_t> q((block * width + 3) / 4 * 4), k(q.size());
-  const double scale = 1 / std::sqrt(static_cast<double>(d_k));
+  const auto width = static_cast<std::size_t>(d_k.back());
+  std::vector<std::uint8_t> bytes((block * width + 3) / 4 * 4);
+  Levels q(bytes.size()), k(bytes.size());
+  std::vector<Saturation> means(d_k.size());
+  std::vector<double> square_sums(d_k.size());
+  std::vector<std::array<double, block>> scores(d_k.size());
 
-  Saturation mean{.d_k = d_k};
-  double square_sum = 0;
   for (Index n = 0; n < blocks; ++n) {
-    fill_levels(q, engine);
-    fill_levels(k, engine);
-    double block_variance = 0;
+    draw_levels(q, bytes, engine);
+    draw_levels(k, bytes, engine);
+    std::vector<double> block_variances(d_k.size());
     for (std::size_t i = 0; i < block; ++i) {
-      std::array<double, block> scores{};
       for (std::size_t j = 0; j < block; ++j) {
         std::int32_t dot = 0;
-        for (std::size_t c = 0; c < width; ++c) dot += q[i * width + c] * k[j * width + c];
-        scores[j] = dot / level_variance;
-        block_variance += scores[j] * scores[j] / (block * block);
+        std::size_t c = 0;
+        for (std::size_t s = 0; s < d_k.size(); ++s) {
+          const auto end = static_cast<std::size_t>(d_k[s]);
+          for (; c < end; ++c) dot += q[i * width + c] * k[j * width + c];
+          scores[s][j] = dot / level_variance;
+          block_variances[s] += scores[s][j] * scores[s][j] / (block * block);
+        }
       }
-      const Row raw = softmax_row(scores, 1), scaled = softmax_row(scores, scale);
-      mean.largest_raw += raw.largest;
-      mean.jacobian_raw += raw.jacobian;
-      mean.largest_scaled += scaled.largest;
-      mean.jacobian_scaled += scaled.jacobian;
+      for (std::size_t s = 0; s < d_k.size(); ++s) {
+        const Row raw = softmax_row(scores[s], 1);
+        const Row scaled = softmax_row(scores[s], 1 / std::sqrt(static_cast<double>(d_k[s])));
+        means[s].largest_raw += raw.largest;
+        means[s].jacobian_raw += raw.jacobian;
+        means[s].largest_scaled += scaled.largest;
+        means[s].jacobian_scaled += scaled.jacobian;
+      }
     }
-    mean.variance += block_variance;
-    square_sum += block_variance * block_variance;
+    for (std::size_t s = 0; s < d_k.size(); ++s) {
+      means[s].variance += block_variances[s];
+      square_sums[s] += block_variances[s] * block_variances[s];
+    }
   }
+
   const auto count = static_cast<double>(blocks);
-  mean.variance /= count;
-  mean.standard_error =
-      std::sqrt((square_sum / count - mean.variance * mean.variance) / (count - 1));
-  for (double* total :
-       {&mean.largest_raw, &mean.jacobian_raw, &mean.largest_scaled, &mean.jacobian_scaled}) {
-    *total /= count * block;
+  for (std::size_t s = 0; s < d_k.size(); ++s) {
+    Saturation& mean = means[s];
+    mean.d_k = d_k[s];
+    mean.variance /= count;
+    mean.standard_error =
+        std::sqrt((square_sums[s] / count - mean.variance * mean.variance) / (count - 1));
+    for (double* total :
+         {&mean.largest_raw, &mean.jacobian_raw, &mean.largest_scaled, &mean.jacobian_scaled}) {
+      *total /= count * block;
+    }
   }
-  return mean;
+  return means;
 }
 
 }  // namespace headproof

@@ -1,6 +1,8 @@
 // How the softmax saturates as d_k grows: the sample behind lemma-4.5.
 #pragma once
 
+#include <vector>
+
 #include "headproof/tensor.h"
 
 namespace headproof {
@@ -17,8 +19,9 @@ struct Saturation {
 };
 
 /// Draws `blocks` blocks of 8 queries and 8 keys (so 8 rows of 8 scores a block), from a fixed seed
-/// of its own. The entries are uniform over 256 levels with mean 0 and variance 1: the lemma asks
-/// for nothing more, and one draw gives four of them. d_k up to 16,384.
-Saturation sample_saturation(Index d_k, Index blocks);
+/// of its own, and looks at their first d_k channels for each d_k of the list, which ascends and
+/// ends at 16,384 at most. The entries are uniform over 256 levels with mean 0 and variance 1: the
+/// lemma asks for nothing more, and one draw gives four of them.
+std::vector<Saturation> sample_saturation(const std::vector<Index>& d_k, Index blocks);
 
 }  // namespace headproof

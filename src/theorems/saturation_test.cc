@@ -8,18 +8,20 @@ namespace headproof {
 namespace {
 
 TEST(Saturation, TheSampleIsSharpEnoughToTellANeighbouringVariance) {
-  for (Index d_k : {16, 64, 256}) {
-    const Saturation sample = sample_saturation(d_k, 512);
-    const auto expected = static_cast<double>(d_k);
+  for (const Saturation& sample : sample_saturation({16, 64, 256}, 512)) {
+    const auto expected = static_cast<double>(sample.d_k);
     EXPECT_LE(std::fabs(sample.variance - expected), 5 * sample.standard_error);
     // Had the entries a variance 3 % off, that of the scores would be 6 % off.
-    EXPECT_GT(std::fabs(sample.variance - 1.06 * expected), 5 * sample.standard_error) << d_k;
-    EXPECT_GT(std::fabs(sample.variance - 0.94 * expected), 5 * sample.standard_error) << d_k;
+    EXPECT_GT(std::fabs(sample.variance - 1.06 * expected), 5 * sample.standard_error)
+        << sample.d_k;
+    EXPECT_GT(std::fabs(sample.variance - 0.94 * expected), 5 * sample.standard_error)
+        << sample.d_k;
   }
 }
 
 TEST(Saturation, RawScoresSaturateAsTheDimensionGrowsAndScaledOnesDoNot) {
-  const Saturation narrow = sample_saturation(4, 64), wide = sample_saturation(1024, 64);
+  const auto samples = sample_saturation({4, 1024}, 64);
+  const Saturation &narrow = samples[0], &wide = samples[1];
   EXPECT_GT(wide.largest_raw, 0.95);
   EXPECT_LT(wide.jacobian_raw, narrow.jacobian_raw / 4);
   EXPECT_NEAR(wide.largest_scaled, narrow.largest_scaled, 0.05);
@@ -27,7 +29,7 @@ TEST(Saturation, RawScoresSaturateAsTheDimensionGrowsAndScaledOnesDoNot) {
 }
 
 TEST(Saturation, TheScaleOfOneDimensionChangesNothing) {
-  const Saturation sample = sample_saturation(1, 16);
+  const Saturation sample = sample_saturation({1}, 16).front();
   EXPECT_EQ(sample.largest_raw, sample.largest_scaled);
   EXPECT_EQ(sample.jacobian_raw, sample.jacobian_scaled);
 }
