@@ -52,7 +52,7 @@ Result<std::string> draw_two_views(const std::string& title, const std::string& 
     scaled.maps.push_back(causal_map("", relative[n], labels));
   }
   plain.scale.label = "weight Aᵢⱼ";
-  scaled.scale = {.label = "(i + 1) Aᵢⱼ, relative to the running mean",
+  scaled.scale = {.label = "(i + 1) Aᵢⱼ (running mean: 1)",
                   .low = 1 / reach,
                   .high = reach,
                   .middle = 1.0,

@@ -11,7 +11,7 @@ namespace {
 
 // begin: cor-6.2
 Verdict check_positions_break_symmetry(const Subject& subject, const HeadProblem& given) {
-  const auto [batch, seq_len, model_dim] = given.x.shape();
+  const Index seq_len = given.x.shape()[1], model_dim = given.x.shape()[2];
   Generator generator(63);
   const Embedding token(65, model_dim, generator), position(seq_len, model_dim, generator);
   Tensor<Index, 1> ids({seq_len}), rotated_ids({seq_len}), places({seq_len}), rotation({seq_len});
