@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <string>
@@ -114,6 +116,51 @@ TEST(Theorems, HoldForABlackBoxThatShowsOnlyItsOutput) {
   for (const Theorem& theorem : theorems()) {
     const Verdict verdict = theorem.check(BlackBox(), lecture_problem(0));
     EXPECT_EQ(verdict.outcome(), Outcome::holds) << describe(theorem, verdict);
+  }
+}
+
+TEST(Theorems, AreNotHeldAgainstAHeadWhereTheirHypothesesFail) {
+  HeadProblem saturated = lecture_problem(0), no_queries = saturated, far = saturated;
+  for (float& value : saturated.x) value *= 10;
+  for (float& value : far.x) value *= 100;
+  std::fill(no_queries.weights.query.begin(), no_queries.weights.query.end(), 0.0F);
+  Generator generator(1);
+  const HeadProblem one_position = draw_problem(2, 1, 8, 4, generator);
+  const HeadProblem no_batch = draw_problem(0, 5, 8, 4, generator);
+  for (const HeadProblem& problem : {saturated, far, no_queries, one_position, no_batch}) {
+    for (const Theorem& theorem : theorems()) {
+      const Verdict verdict = theorem.check(*reference_subject(), problem);
+      EXPECT_TRUE(verdict.outcome() == Outcome::holds ||
+                  verdict.outcome() == Outcome::not_applicable)
+          << describe(theorem, verdict);
+    }
+  }
+}
+
+TEST(Theorems, WeightsThatDoNotFitAreUnsupported) {
+  HeadProblem problem = lecture_problem(0);
+  problem.weights.value = Tensor<float, 2>({5, 32});
+  for (const Theorem& theorem : theorems()) {
+    EXPECT_EQ(theorem.check(*reference_subject(), problem).outcome(), Outcome::unsupported);
+  }
+}
+
+/// The reference, but one output is not a number when there is no mask.
+class NotANumber final : public Subject {
+ public:
+  std::string_view name() const override { return "not a number"; }
+  Result<HeadAnswer> head(const HeadProblem& problem) const override {
+    auto answer = reference_subject()->head(problem);
+    if (!problem.causal) answer->out(0, 0, 0) = std::nanf("");
+    return answer;
+  }
+};
+
+TEST(Theorems, NotANumberIsSeen) {
+  for (const char* id : {"prop-3.1", "cor-3.2", "ex-4", "thm-6.1", "cor-6.2", "ex-7"}) {
+    EXPECT_EQ(find_theorem(id)->check(NotANumber(), lecture_problem(0)).outcome(),
+              Outcome::violated)
+        << id;
   }
 }
 

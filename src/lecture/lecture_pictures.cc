@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 #include <future>
 #include <optional>
@@ -157,11 +158,18 @@ Result<std::string> draw_stages(const Lecture& lecture, PictureFormat format) {
     return map;
   };
   const auto& attention = stages.attention;
+  // Scores and logits share one range, so that a score keeps its colour when others are masked.
+  double reach = 0;
+  for (Index i = 0; i < shown; ++i) {
+    for (Index j = 0; j < shown; ++j) {
+      reach = std::max(reach, std::fabs(static_cast<double>(attention.scores(0, 0, i, j))));
+    }
+  }
   const HeatMapGroup scores{{corner(attention.scores, "scores: q kᵀ / √dₖ", false)},
-                            {.label = "score", .low = {}, .high = {}, .middle = 0.0}};
+                            {.label = "score", .low = -reach, .high = reach, .middle = 0.0}};
   const HeatMapGroup logits{
       {corner(attention.logits, "logits: −∞ where j > i", true)},
-      {.label = "logit", .low = {}, .high = {}, .middle = 0.0, .hidden_label = "−∞"}};
+      {.label = "logit", .low = -reach, .high = reach, .middle = 0.0, .hidden_label = "−∞"}};
   const HeatMapGroup weights{{corner(attention.A, "A: softmax of each row", true)},
                              {.label = "weight"}};
   return draw(

@@ -1,6 +1,7 @@
 #include "lecture/report.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "headproof/text.h"
@@ -149,7 +150,7 @@ std::string lecture_text(const Lecture& lecture, std::string_view only, bool col
                      std::to_string(lecture.seed) +
                      (lecture.seed >> 32 != 0 ? " (its low 32 bits count)" : "") +
                      ", text: " + on_one_line(lecture.text_name) + "\n";
-  std::size_t results = 0, holding = 0;
+  std::map<std::string, bool> results;  // by theorem: whether it holds wherever it is looked at
   for_shown_sections(lecture, only, [&](const Section& section) {
     text += "\n" + paint.bold(section.id + "  " + math_to_text(section.title)) + "\n";
     for (const Item& item : section.items) {
@@ -159,13 +160,15 @@ std::string lecture_text(const Lecture& lecture, std::string_view only, bool col
         text += table_text(*table, paint);
       } else {
         const auto& result = std::get<ResultItem>(item);
-        ++results;
-        holding += result.verdict.outcome() == Outcome::holds ? 1U : 0U;
+        const bool holds = result.verdict.outcome() == Outcome::holds;
+        results[result.theorem] = holds && results.try_emplace(result.theorem, true).first->second;
         text += result_text(result, paint);
       }
     }
   });
-  return text + "\n" + std::to_string(holding) + " of " + std::to_string(results) +
+  const auto holding = std::count_if(results.begin(), results.end(),
+                                     [](const auto& result) { return result.second; });
+  return text + "\n" + std::to_string(holding) + " of " + std::to_string(results.size()) +
          " results hold\n";
 }
 

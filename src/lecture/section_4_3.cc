@@ -145,9 +145,9 @@ void section_4_3(Course& course) {
   ResultItem equivariant = examine("thm-6.1", problem(x));
   bounded(equivariant.verdict, "(a) the lecture's permutation of the rows of $X$", a);
   bounded(equivariant.verdict, "(b) the same with positions in $X$", b);
-  bounded(equivariant.verdict, "(c) tokens permuted, no positions", c.difference);
   section.items.emplace_back(std::move(equivariant));
   ResultItem broken = examine("cor-6.2", problem(x));
+  bounded(broken.verdict, "(c) tokens permuted, no positions: equivariant", c.difference);
   Findings findings;
   Checked& witness = findings.exact("(d) tokens permuted, with positions: not equivariant");
   witness.require(d.difference.share > 100, [&] {

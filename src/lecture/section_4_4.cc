@@ -29,8 +29,7 @@ void section_4_4(Course& course) {
 
   Section& section = course.begin("4.4", "Attention on real text");
   section.items.emplace_back(with_commas(static_cast<Index>(course.text.characters.size())) +
-                             " characters, vocabulary " + std::to_string(vocabulary.size()) + " (" +
-                             literal_prose(course.lecture.text_name) + ").");
+                             " characters, vocabulary " + std::to_string(vocabulary.size()) + ".");
   if (course.text.had_byte_order_mark) {
     section.items.emplace_back("A byte order mark at the start of the text was dropped.");
   }

@@ -34,6 +34,8 @@ enum class Fault {
   out_is_value,
   shown_weights_differ,
   reversed_when_unmasked,
+  doubled_when_unmasked,
+  sink_when_unmasked,
 };
 
 struct Mutant {
@@ -73,6 +75,10 @@ constexpr Mutant all_mutants[] = {
      Fault::shown_weights_differ},
     {{"reversed-when-unmasked", "without the mask, the sequence is read backwards"},
      Fault::reversed_when_unmasked},
+    {{"doubled-when-unmasked", "without the mask, the output comes out twice as large"},
+     Fault::doubled_when_unmasked},
+    {{"sink-when-unmasked", "without the mask, the row sums of the softmax count 1 too much"},
+     Fault::sink_when_unmasked},
 };
 
 template <class Scalar>
@@ -146,6 +152,7 @@ Answer<Scalar> attend(Fault fault, Tensor<Scalar, 3> q, Tensor<Scalar, 3> k, Ten
                                  ? Scalar(0)
                                  : std::exp(lines(i, j) - maximum);
       }
+      if (fault == Fault::sink_when_unmasked && !causal) sum += Scalar(1);
       for (Index j = 0; j < seq_len; ++j) lines(i, j) /= sum;
     }
     if (fault == Fault::mask_after_softmax) {
@@ -167,6 +174,7 @@ Answer<Scalar> attend(Fault fault, Tensor<Scalar, 3> q, Tensor<Scalar, 3> k, Ten
         const bool leaks =
             fault == Fault::leak_last || (fault == Fault::leak_last_later_batch && b > 0);
         if (leaks && causal && i < 3) out = Real(0.999) * out + Real(0.001) * last;
+        if (fault == Fault::doubled_when_unmasked && !causal) out *= Real(2);
         if (fault == Fault::half_residual) out = Real(0.5) * out + Real(0.5) * own;
         if (fault == Fault::out_is_value) out = own;
         if (fault == Fault::clamped_into_box) {

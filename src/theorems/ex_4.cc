@@ -16,6 +16,7 @@ Verdict check_mask_before_softmax(const Subject& subject, const HeadProblem& giv
   open.causal = false;
   const Tensor<float, 3> A = recover_A(subject, masked), all = recover_A(subject, open);
   const Oracle masked_oracle(masked), open_oracle(open);
+  if (given.x.shape()[1] == 1) return not_applicable("one position leaves nothing to mask");
   const auto [batch, seq_len, keys] = A.shape();
 
   Findings findings;
@@ -24,12 +25,14 @@ Verdict check_mask_before_softmax(const Subject& subject, const HeadProblem& giv
   double smallest = 1;
   for (Index b = 0; b < batch; ++b) {
     for (Index i = 0; i < seq_len; ++i) {
-      double kept = 0, kept_error = 0;
+      double kept = 0, kept_error = 0, exact = 0;
       for (Index j = 0; j <= i; ++j) {
         kept += all(b, i, j);
         kept_error += open_oracle.weight_error(b, i, j);
+        exact += open_oracle.A(b, i, j);
       }
-      smallest = std::min(smallest, kept);
+      if (!(kept >= smallest)) smallest = kept;
+      if (exact < 0x1p-100) continue;  // nothing is left that float32 could divide
       for (Index j = 0; j <= i; ++j) {
         const double expected = all(b, i, j) / kept;
         const double bound = masked_oracle.weight_error(b, i, j) +
@@ -45,7 +48,7 @@ Verdict check_mask_before_softmax(const Subject& subject, const HeadProblem& giv
   witness.require(smallest < 1 - rounding, [&] {
     return "no row of the zeroed softmax sums to less than " + number(smallest);
   });
-  witness.note("the smallest such sum is " + number(smallest));
+  witness.note("the smallest such sum of this head is " + number(smallest));
   return findings.verdict();
 }
 // end: ex-4
@@ -58,7 +61,8 @@ Theorem ex_4() {
       .title = "Mask before the softmax, not after",
       .statement =
           R"(Zeroing the entries above the diagonal of $\operatorname{softmax}(S)$ leaves )"
-          R"(rows that sum to less than 1; masking with $-\infty$ before the softmax is )"
+          R"(rows that sum to less than 1 wherever a key is masked; masking with )"
+          R"($-\infty$ before the softmax is )"
           R"(the same matrix with every row divided by that sum.)",
       .proof =
           R"(With $Z_i = \sum_l e^{S_{il}}$ over all keys and $Z'_i$ over $l \le i$ only, the )"

@@ -19,7 +19,8 @@ Verdict check_rank(const Subject& subject, const HeadProblem& /*problem*/) {
     Index seq_len, head_dim, model_dim;
   };
   Findings findings;
-  Checked& ranks = findings.exact("the scores have rank $\\min(d_k, d, T)$ exactly");
+  Checked& ranks =
+      findings.exact("differences of the columns of $S$ have rank $\\min(d_k, d, T - 1)$ exactly");
   std::string found;
   for (const Sizes& size : {Sizes{32, 8, 64}, Sizes{32, 8, 5}, Sizes{6, 8, 16}}) {
     Generator generator(7);
@@ -69,8 +70,8 @@ Theorem ex_7() {
       .title = "The score matrix has rank at most $d_k$",
       .statement =
           R"($S = Q K^\top / \sqrt{d_k}$ has rank at most $\min(d_k, d, T)$, whatever the )"
-          R"(length $T$, and exactly that for almost all inputs. This is about $S$: the )"
-          R"(softmax is not linear, and $A$ has full rank as a rule.)",
+          R"(length $T$, and exactly that for almost all inputs; the factor changes no rank. )"
+          R"(This is about $S$: the softmax is not linear, and $A$ has full rank as a rule.)",
       .proof =
           R"($Q = X W_Q^\top$ and $K = X W_K^\top$ have $d_k$ columns each and factor through )"
           R"($\mathbb{R}^d$, so that the rank of $Q K^\top$ is at most each of $d_k$, $d$ and )"

@@ -1,6 +1,7 @@
 #include "theorems/findings.h"
 
 #include <cstdio>
+#include <utility>
 
 namespace headproof {
 
@@ -16,6 +17,14 @@ std::string number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.6g", value);
   return text;
+}
+
+Verdict not_applicable(std::string why) {
+  Finding finding;
+  finding.what = "the theorem says something here";
+  finding.outcome = Outcome::not_applicable;
+  finding.note = std::move(why);
+  return {{finding}};
 }
 
 }  // namespace headproof

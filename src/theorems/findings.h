@@ -78,4 +78,7 @@ class Findings {
   std::deque<Checked> checked_;  // a deque, because the references that it hands out must last
 };
 
+/// The verdict on a problem that a theorem says nothing about.
+Verdict not_applicable(std::string why);
+
 }  // namespace headproof

@@ -50,27 +50,33 @@ Theorem lemma_4_5() {
   return {
       .id = "lemma-4.5",
       .title = R"(Why the scores are divided by $\sqrt{d_k}$)",
-      .statement = R"(If the entries of $q, k \in \mathbb{R}^{d_k}$ are independent with mean 0 )"
-                   R"(and variance 1, then $q \cdot k$ has mean 0 and variance $d_k$, and )"
-                   R"($(q \cdot k) / \sqrt{d_k}$ has variance 1. Without the division the softmax )"
-                   R"(saturates as $d_k$ grows: its Jacobian $\operatorname{diag}(p) - p p^\top$ )"
-                   R"(vanishes, and no gradient reaches the scores.)",
-      .proof = R"(The products $q_c k_c$ are independent with mean 0 and variance )"
-               R"($\operatorname{E} q_c^2 \operatorname{E} k_c^2 = 1$; variances of independent )"
-               R"(terms add up to $d_k$. Scores with deviation $\sqrt{d_k}$ differ by about )"
-               R"($\sqrt{d_k}$, so that the largest weight tends to 1 and $p$ to a corner of the )"
-               R"(simplex, where $\operatorname{diag}(p) - p p^\top = 0$.)",
+      .statement =
+          R"(If the entries of $q, k \in \mathbb{R}^{d_k}$ are independent and identically )"
+          R"(distributed with mean 0 and variance 1, then $q \cdot k$ has mean 0 and variance )"
+          R"($d_k$, and $(q \cdot k) / \sqrt{d_k}$ has variance 1. Without the division the softmax )"
+          R"(saturates as $d_k$ grows: typically its Jacobian $\operatorname{diag}(p) - p p^\top$ )"
+          R"(vanishes, and no gradient reaches the scores.)",
+      .proof =
+          R"(The products $q_c k_c$ are independent with mean 0 and variance )"
+          R"($\operatorname{E} q_c^2 \operatorname{E} k_c^2 = 1$; variances of independent terms add )"
+          R"(up to $d_k$. By the central limit theorem the scores divided by $\sqrt{d_k}$ have a )"
+          R"(limit in law whose entries differ, so the raw ones differ by multiples of )"
+          R"($\sqrt{d_k}$ that grow: the largest weight tends to 1 in probability, and $p$ to a )"
+          R"(corner of the simplex, where $\operatorname{diag}(p) - p p^\top = 0$.)",
       .execution =
-          R"(For $d_k = 16, 64, 256$ a sample of 4,096 rows of 8 scores, with entries )"
-          R"(uniform over 256 levels (the lemma asks only for mean and variance): the )"
-          R"(variance, and the mean norm of the Jacobian with and without the scale. And )"
-          R"(of the head: $\ln A_{ij} - \ln A_{i0}$ must be the score difference )"
-          R"($(q_i \cdot k_j - q_i \cdot k_0) / \sqrt{d_k}$ for every pair, which shows a )"
-          R"(wrong scale, and queries or keys made with the wrong weights.)",
-      .bound = R"(Five standard errors for the variance, from 512 independent blocks. For the )"
-               R"(score differences, what a float32 head may err: each sum over $d$ channels by )"
-               R"($(d + 1)\,u \sum |\cdot|\,|\cdot|$, passed on to the scores; each weight by six )"
-               R"(roundings in its exponential and division, and by the rounding of its exponent.)",
+          R"(For $d_k = 16, 64, 256$ a sample of 4,096 rows of 8 scores, with entries uniform over )"
+          R"(256 levels instead of normal: the variance, and the mean norm of the Jacobian with and )"
+          R"(without the scale. And of the head: $\ln A_{ij} - \ln A_{im}$, with $m$ the key of the )"
+          R"(row's largest weight, must be the score difference )"
+          R"($(q_i \cdot k_j - q_i \cdot k_m) / \sqrt{d_k}$ for every pair that float32 can hold, )"
+          R"(which shows a wrong scale, and queries or keys made with the wrong weights.)",
+      .bound =
+          R"(Five standard errors for the variance, from 512 independent blocks. For the score )"
+          R"(differences, what a float32 head may err, to first order in $u$: each sum over $d$ )"
+          R"(channels by $(d + 2)\,u \sum |\cdot|\,|\cdot|$, passed on from the projections to the )"
+          R"(scores; each weight by six roundings in its exponential and division, and by the )"
+          R"(rounding of its exponent. A weight as a whole, $a_{ij}$ elsewhere, carries those of its )"
+          R"(row's sum too.)",
       .source = "Section 4.2, Lemma 4.5",
       .breaks = "no-scale",
       .code = lemma_4_5_code,

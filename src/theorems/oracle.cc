@@ -97,6 +97,13 @@ Oracle::Oracle(const HeadProblem& problem) {
   }
 }
 
+std::array<HeadProblem, 2> masked_and_open(const HeadProblem& problem) {
+  std::array<HeadProblem, 2> both = {problem, problem};
+  both[0].causal = true;
+  both[1].causal = false;
+  return both;
+}
+
 HeadAnswer ask(const Subject& subject, const HeadProblem& problem) {
   auto answer = subject.head(problem);
   if (!answer) throw SubjectFailed(answer.error().message);
@@ -157,23 +164,24 @@ RecoveredScores recover_scores(const Tensor<float, 3>& A, const HeadProblem& pro
   for (Index b = 0; b < batch; ++b) {
     for (Index i = 0; i < seq_len; ++i) {
       const Index visible = visible_keys(problem, i);
-      double maximum = oracle.scores(b, i, 0);
-      for (Index j = 1; j < visible; ++j) maximum = std::max(maximum, oracle.scores(b, i, j));
+      Index m = 0;  // the key of the largest weight
+      for (Index j = 1; j < visible; ++j) m = oracle.A(b, i, j) > oracle.A(b, i, m) ? j : m;
       // What one weight adds: its exponent rounded, exp, the division, a weight near underflow.
       const auto weight_error = [&](Index j) {
         return oracle.score_error(b, i, j) +
-               unit_roundoff * (maximum - oracle.scores(b, i, j) + 6) +
+               unit_roundoff * (oracle.scores(b, i, m) - oracle.scores(b, i, j) + 6) +
                0x1p-149 / oracle.A(b, i, j);
       };
-      for (Index j = 1; j < visible; ++j) {
-        const double expected = oracle.scores(b, i, j) - oracle.scores(b, i, 0);
+      for (Index j = 0; j < visible; ++j) {
+        if (j == m || oracle.A(b, i, j) < 0x1p-126) continue;
+        const double expected = oracle.scores(b, i, j) - oracle.scores(b, i, m);
         const double found =
-            std::log(static_cast<double>(A(b, i, j))) - std::log(static_cast<double>(A(b, i, 0)));
+            std::log(static_cast<double>(A(b, i, j))) - std::log(static_cast<double>(A(b, i, m)));
         product_sum += found * expected * root;
         square_sum += expected * expected * root * root;
         // The row sum is common to both weights and cancels.
         const double error = std::fabs(found - expected);
-        const double bound = weight_error(j) + weight_error(0);
+        const double bound = weight_error(j) + weight_error(m);
         const double share = error / bound;
         if (!(share <= recovered.largest_share)) {
           recovered = {share, error, bound, b, i, j, 0};

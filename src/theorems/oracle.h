@@ -2,6 +2,7 @@
 // it, and the attention matrix that a head really used.
 #pragma once
 
+#include <array>
 #include <stdexcept>
 
 #include "headproof/head.h"
@@ -19,7 +20,7 @@ inline Index visible_keys(const HeadProblem& problem, Index i) {
 
 /// The head in double precision, and bounds on the error of any float32 head that follows the
 /// formula: each sum may be taken in any order, fused or not; exp may err by two units in the last
-/// place; the row maximum may or may not be subtracted first.
+/// place; the row maximum is subtracted first.
 struct Oracle {
   Tensor<double, 3> q, k, v;       ///< [batch, seq_len, head_dim]
   Tensor<double, 3> scores, A;     ///< [batch, seq_len, seq_len]
@@ -37,6 +38,9 @@ struct SubjectFailed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The problem with the causal mask, and without it.
+std::array<HeadProblem, 2> masked_and_open(const HeadProblem& problem);
+
 /// The head's answer; throws SubjectFailed when there is none, or one of another shape.
 HeadAnswer ask(const Subject& subject, const HeadProblem& problem);
 
@@ -45,8 +49,9 @@ HeadAnswer ask(const Subject& subject, const HeadProblem& problem);
 /// head_dim columns of A a call. Throws SubjectFailed.
 Tensor<float, 3> recover_A(const Subject& subject, const HeadProblem& problem);
 
-/// ln(A_ij / A_i0) against (s_ij - s_i0), the score differences of the definition; for a causal
-/// problem where j <= i.
+/// ln(A_ij / A_im) against s_ij - s_im, the score differences of the definition, where m is the key
+/// of row i's largest weight; for a causal problem where j <= i. Weights too small for a float32 to
+/// hold them with full precision are left out.
 struct RecoveredScores {
   double largest_share = 0;  ///< of its bound that the worst difference uses; NaN if any is NaN
   double error = 0, bound = 0;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "theorems/findings.h"
 #include "theorems/oracle.h"
 #include "theorems/results.h"
 
@@ -44,23 +45,45 @@ HeadProblem draw_problem(Index batch, Index seq_len, Index model_dim, Index head
   return problem;
 }
 
+namespace {
+
+Verdict one_finding(std::string what, Outcome outcome, std::string note) {
+  Finding finding;
+  finding.what = std::move(what);
+  finding.outcome = outcome;
+  finding.note = std::move(note);
+  return {{finding}};
+}
+
+/// What every check relies on: weights that fit x, and at least one number everywhere.
+Verdict checked(const Theorem& theorem, const Subject& subject, const HeadProblem& problem) {
+  const HeadWeights& w = problem.weights;
+  const auto& shape = w.key.shape();
+  if (w.query.shape() != shape || w.value.shape() != shape || shape[1] != problem.x.shape()[2]) {
+    return one_finding(
+        "the weights fit x", Outcome::unsupported,
+        "x is [batch, seq_len, model_dim], and each of the weights [head_dim, model_dim]");
+  }
+  if (problem.x.size() == 0 || w.key.size() == 0) {
+    return not_applicable("the problem is empty");
+  }
+  try {
+    return theorem.check(subject, problem);
+  } catch (const SubjectFailed& failure) {
+    // A head that gives no answer is a verdict, not the end of the program.
+    return one_finding("the head answers", Outcome::crashed, failure.what());
+  }
+}
+
+}  // namespace
+
 const std::vector<Theorem>& theorems() {
   static const std::vector<Theorem> all = [] {
     std::vector<Theorem> list = {prop_3_1(), cor_3_2(), cor_3_3(), prop_5_1(), lemma_4_5(),
                                  ex_4(),     thm_6_1(), cor_6_2(), sec_4_5(),  ex_7()};
     for (Theorem& theorem : list) {
-      // A head that gives no answer is a verdict, not the end of the program.
-      theorem.check = [check = std::move(theorem.check)](const Subject& subject,
-                                                         const HeadProblem& problem) {
-        try {
-          return check(subject, problem);
-        } catch (const SubjectFailed& failure) {
-          Finding finding;
-          finding.what = "the head answers";
-          finding.outcome = Outcome::crashed;
-          finding.note = failure.what();
-          return Verdict{{finding}};
-        }
+      theorem.check = [unchecked = theorem](const Subject& subject, const HeadProblem& problem) {
+        return checked(unchecked, subject, problem);
       };
     }
     return list;

@@ -51,7 +51,8 @@ Verdict check_kernel_smoothing(const Subject& subject, const HeadProblem& /*prob
       for (Index j = 0; j <= i; ++j) sum += std::exp(exponent(j));
       for (Index j = 0; j < seq_len; ++j) {
         const double expected = j <= i ? std::exp(exponent(j)) / sum : 0;
-        const double roundings = static_cast<double>(i + 1) + 10;
+        // The row's sum, two exponentials and a division; and an exponent that is rounded.
+        const double roundings = static_cast<double>(i + 1) + 12 - (j <= i ? 2 * exponent(j) : 0);
         const double bound = expected * roundings * unit_roundoff + (j <= i ? 0x1p-149 : 0);
         Checked& claim = s == infinity ? mean : gaussian;
         claim.within(std::fabs(A(0, i, j) - expected), bound, [&] {
@@ -86,10 +87,11 @@ Theorem sec_4_5() {
                    R"(positions (doubled and padded to $d_k = 4$, so that its own factor $1/2$ is )"
                    R"(undone exactly); every entry of the recovered $A$ is compared with the )"
                    R"(kernel in double precision.)",
-      .bound = R"($(n + 10)\,u$ of the entry for a row of $n$ keys: the scores are exact here, so )"
-               R"(that the exponential (four), the row sum ($n - 1$) and the division (two) are )"
-               R"(what is left, with room for a sum that is taken in blocks. Entries below )"
-               R"($2^{-149}$ become 0.)",
+      .bound =
+          R"($(n + 12 + 2 |S_{ij}|)\,u$ of the entry for a row of $n$ keys: the scores are exact )"
+          R"(here, so that two exponentials (four each), the row sum ($n - 1$) and the division )"
+          R"(are what is left, and an exponent that is multiplied by $\log_2 e$ first, as fast )"
+          R"(kernels do. $2^{-149}$ more where weights underflow.)",
       .source = "Section 4.5",
       .breaks = "query-key-swapped",
       .code = sec_4_5_code,
