@@ -59,7 +59,7 @@ struct View {
   /// The sub-view at position `i` of the first axis.
   View<T, Rank - 1> operator[](Index i) const requires(Rank > 1) {
     View<T, Rank - 1> sub;
-    sub.data = data + i * strides[0];
+    if (data != nullptr) sub.data = data + i * strides[0];  // an empty tensor has no memory
     std::copy(shape.begin() + 1, shape.end(), sub.shape.begin());
     std::copy(strides.begin() + 1, strides.end(), sub.strides.begin());
     return sub;
