@@ -31,14 +31,19 @@ const Text& text() {
 Lecture make_lecture() { return run_lecture(text(), "text", 0).value(); }
 
 const Lecture& lecture() {
-  static const Lecture made = make_lecture();
+  static const Lecture made = [] {
+    Lecture lecture = make_lecture();
+    run_counterexamples(lecture);
+    return lecture;
+  }();
   return made;
 }
 
 /// The five pictures in PNG, as the page takes them.
 std::vector<std::pair<std::string, std::string>> make_pictures() {
+  auto drawn = draw_lecture_pictures(lecture(), {PictureFormat::png}).value();
   std::vector<std::pair<std::string, std::string>> pictures;
-  for (DrawnPicture& picture : draw_lecture_pictures(lecture(), {PictureFormat::png}).value()) {
+  for (DrawnPicture& picture : drawn) {
     pictures.emplace_back(picture.name, std::move(picture.bytes));
   }
   return pictures;
@@ -58,17 +63,20 @@ double seconds(Function&& function) {
   return times[2];
 }
 
-/// The counter that shows the time of one iteration as a multiple of `unit` seconds.
-Counter in_units_of(double unit) {
-  return {unit, static_cast<Counter::Flags>(Counter::kIsIterationInvariantRate | Counter::kInvert)};
+/// Times `function`, and shows a call's time as a multiple of `unit` seconds under `name`.
+template <class Function>
+void time_against(State& state, double unit, const char* name, Function&& function) {
+  const auto start = std::chrono::steady_clock::now();
+  for (auto _ : state) function();
+  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+  state.counters[name] = time.count() / static_cast<double>(state.iterations()) / unit;
 }
 
-/// Times `function`, and says what share of the lecture's numeric part it is.
+/// Times a part of the lecture against its numeric part.
 template <class Function>
 void part_of_lecture(State& state, Function&& function) {
-  static const double whole = seconds([] { benchmark::DoNotOptimize(make_lecture()); });
-  for (auto _ : state) benchmark::DoNotOptimize(function());
-  state.counters["of_lecture"] = in_units_of(whole);
+  static const double numbers = seconds([] { benchmark::DoNotOptimize(make_lecture()); });
+  time_against(state, numbers, "of_lecture", [&] { benchmark::DoNotOptimize(function()); });
 }
 
 void Lecture_numbers(State& state) { part_of_lecture(state, make_lecture); }
@@ -76,9 +84,15 @@ void Lecture_numbers(State& state) { part_of_lecture(state, make_lecture); }
 /// The sample of lemma-4.5, which a process draws once: it is not in Lecture_numbers, and is in the
 /// whole command.
 void Lecture_sample(State& state) {
+  part_of_lecture(state, [] { return sample_saturation({16, 64, 256}, 512); });
+}
+
+/// The mutants that the page shows as counterexamples.
+void Lecture_counterexamples(State& state) {
   part_of_lecture(state, [] {
-    return sample_saturation(16, 512).variance + sample_saturation(64, 512).variance +
-           sample_saturation(256, 512).variance;
+    Lecture copy = lecture();
+    run_counterexamples(copy);
+    return copy;
   });
 }
 
@@ -95,6 +109,7 @@ void Lecture_page(State& state) {
 
 BENCHMARK(Lecture_numbers)->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK(Lecture_sample)->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(Lecture_counterexamples)->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK(Lecture_text)->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK(Lecture_pictures)->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK(Lecture_page)->Unit(benchmark::kMillisecond)->UseRealTime();
@@ -172,11 +187,10 @@ void Random_normals(State& state) {
     }
   });
   Generator generator(0);
-  for (auto _ : state) {
+  time_against(state, standard / rounds, "of_std", [&] {
     generator.normal({numbers.data(), numbers.shape()});
     benchmark::ClobberMemory();
-  }
-  state.counters["of_std"] = in_units_of(standard / rounds);
+  });
   state.SetItemsProcessed(state.iterations() * numbers.size());
 }
 BENCHMARK(Random_normals)->Arg(15)->Arg(16)->Arg(1024)->Arg(1 << 20);

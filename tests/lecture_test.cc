@@ -91,7 +91,8 @@ TEST(Lecture, AgreesWithEveryElementOfTheGoldenTensors) {
     });
   };
   for (std::size_t t = 0; t < lecture.tensors.size(); ++t) {
-    const auto& [name, array] = lecture.tensors[t];
+    const std::string& name = lecture.tensors[t].first;
+    const Array& array = lecture.tensors[t].second;
     char number[24];
     std::snprintf(number, sizeof number, "%03zu_", t);
     const auto file = shared / "goldens" / "seed_0" / (number + name + ".npy");

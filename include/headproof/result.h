@@ -32,13 +32,13 @@ class [[nodiscard]] Result {
     check();
     return std::get<0>(state_);
   }
-  T&& value() && {
+  T value() && {
     check();
     return std::get<0>(std::move(state_));
   }
   T& operator*() & { return std::get<0>(state_); }
   const T& operator*() const& { return std::get<0>(state_); }
-  T&& operator*() && { return std::get<0>(std::move(state_)); }
+  T operator*() && { return std::get<0>(std::move(state_)); }
   T* operator->() { return &std::get<0>(state_); }
   const T* operator->() const { return &std::get<0>(state_); }
   const Error& error() const { return std::get<1>(state_); }

@@ -52,7 +52,7 @@ Result<std::string> draw_two_views(const std::string& title, const std::string& 
     scaled.maps.push_back(causal_map("", relative[n], labels));
   }
   plain.scale.label = "weight Aᵢⱼ";
-  scaled.scale = {.label = "(i + 1) Aᵢⱼ, relative to the running mean",
+  scaled.scale = {.label = "(i + 1) Aᵢⱼ (running mean: 1)",
                   .low = 1 / reach,
                   .high = reach,
                   .middle = 1.0,
@@ -82,7 +82,7 @@ Result<std::string> draw_kernels(const Lecture& lecture, PictureFormat format) {
     matrices.push_back(matrix(lecture, std::string("kernel_A_s") + s));
   }
   return draw_two_views(
-      "Attention as kernel smoothing: scores −(i − j)² / 2s² on 48 positions",
+      "Attention as kernel smoothing: scores −(i − j)² / (2s²) on 48 positions",
       "A Gaussian smoother of bandwidth s, cut off at the diagonal and normalised row by row; "
       "s = ∞ (W_Q = W_K = 0) is the running mean, which below is 1 everywhere.",
       {"s = 0.5", "s = 2", "s = 8", "s = ∞, running mean"}, matrices, {}, 64, format);
@@ -109,7 +109,7 @@ Result<std::string> draw_saturation(const Lecture& lecture, PictureFormat format
   };
   ChartPicture picture{
       "Why the scores are divided by √dₖ",
-      "Means over 512 rows of 8 scores q · k with independent entries of mean 0 and variance 1.",
+      "Means over 256 rows of 8 scores q · k with independent entries of mean 0 and variance 1.",
       {chart("Largest weight of a row", "mean of maxⱼ pⱼ", largest_raw, largest_scaled),
        chart("Norm of the softmax Jacobian", "mean of ‖diag(p) − p pᵀ‖", jacobian_raw,
              jacobian_scaled)}};

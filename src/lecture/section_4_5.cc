@@ -50,7 +50,7 @@ void section_4_5(Course& course) {
   Section& section = course.begin("4.5", "Attention as kernel smoothing");
   section.items.emplace_back(
       R"(With $W_Q = W_K = 0$ every allowed score is 0, and attention is a running mean. With scores )"
-      R"($S_{ij} = -(i - j)^2 / 2 s^2$ that depend on positions alone it is a Gaussian smoother of )"
+      R"($S_{ij} = -(i - j)^2 / (2 s^2)$ that depend on positions alone it is a Gaussian smoother of )"
       R"(bandwidth $s$: Nadaraya-Watson along the sequence, a convolution up to the edge. What )"
       R"(content adds is a bandwidth and a location that vary with token and input.)");
   section.items.emplace_back(table);

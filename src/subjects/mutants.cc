@@ -48,7 +48,7 @@ constexpr Mutant all_mutants[] = {
     {{"query-key-swapped", "queries and keys change places"}, Fault::query_key_swapped},
     {{"mask-minus-1e9", "masked scores become -1e9 instead of minus infinity"},
      Fault::mask_minus_1e9},
-    {{"leak-last", "a thousandth of the last value leaks into the first three rows"},
+    {{"leak-last", "a thousandth of the last value leaks into the first three rows under the mask"},
      Fault::leak_last},
     {{"leak-last-later-batch", "the same leak, but not in the first batch element"},
      Fault::leak_last_later_batch},
@@ -166,7 +166,7 @@ Answer<Scalar> attend(Fault fault, Tensor<Scalar, 3> q, Tensor<Scalar, 3> k, Ten
         const Scalar own = v(b, i, c), last = v(b, seq_len - 1, c);
         const bool leaks =
             fault == Fault::leak_last || (fault == Fault::leak_last_later_batch && b > 0);
-        if (leaks && i < 3) out = Real(0.999) * out + Real(0.001) * last;
+        if (leaks && causal && i < 3) out = Real(0.999) * out + Real(0.001) * last;
         if (fault == Fault::half_residual) out = Real(0.5) * out + Real(0.5) * own;
         if (fault == Fault::out_is_value) out = own;
         if (fault == Fault::clamped_into_box) {

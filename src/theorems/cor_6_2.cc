@@ -11,16 +11,16 @@ namespace {
 
 // begin: cor-6.2
 Verdict check_positions_break_symmetry(const Subject& subject, const HeadProblem& given) {
-  const auto [batch, seq_len, model_dim] = given.x.shape();
+  const Index seq_len = given.x.shape()[1], model_dim = given.x.shape()[2];
   Generator generator(63);
   const Embedding token(65, model_dim, generator), position(seq_len, model_dim, generator);
-  Tensor<Index, 1> ids({seq_len}), reversed_ids({seq_len}), places({seq_len}), reversal({seq_len});
+  Tensor<Index, 1> ids({seq_len}), rotated_ids({seq_len}), places({seq_len}), rotation({seq_len});
   for (Index t = 0; t < seq_len; ++t) {
     ids(t) = (7 * t + 3) % 65;
     places(t) = t;
-    reversal(t) = seq_len - 1 - t;
+    rotation(t) = (t + 1) % seq_len;
   }
-  for (Index t = 0; t < seq_len; ++t) reversed_ids(t) = ids(reversal(t));
+  for (Index t = 0; t < seq_len; ++t) rotated_ids(t) = ids(rotation(t));
 
   // (tokens, position weight) -> problem: x_t = E[token_t] + weight * p_t.
   const auto embed = [&](const Tensor<Index, 1>& tokens, float weight) {
@@ -35,13 +35,13 @@ Verdict check_positions_break_symmetry(const Subject& subject, const HeadProblem
   const auto difference = [&](float weight, double& largest, double& bound) {
     const HeadProblem problem = embed(ids, weight);
     const Oracle oracle(problem);
-    const Tensor<float, 3> one = ask(subject, embed(reversed_ids, weight)).out;
-    const Tensor<float, 3> other = permute_rows(ask(subject, problem).out, reversal);
+    const Tensor<float, 3> one = ask(subject, embed(rotated_ids, weight)).out;
+    const Tensor<float, 3> other = permute_rows(ask(subject, problem).out, rotation);
     double share = -1;
     for (Index t = 0; t < seq_len; ++t) {
       for (Index c = 0; c < one.shape()[2]; ++c) {
         const double error = std::fabs(one(0, t, c) - other(0, t, c));
-        const double allowed = 2 * oracle.out_error(0, reversal(t), c);
+        const double allowed = 2 * oracle.out_error(0, rotation(t), c);
         if (error / allowed <= share) continue;
         share = error / allowed;
         largest = error;
@@ -80,9 +80,10 @@ Theorem cor_6_2() {
           R"(With $p$, the permuted text has $E_{x_{\pi(t)}} + p_t$ in row $t$, where )"
           R"(permuted rows would have $E_{x_{\pi(t)}} + p_{\pi(t)}$: the position stays while )"
           R"(the token moves. One text for which the outputs differ proves the rest.)",
-      .execution = R"(Tokens, not rows, are reversed. Without positions the two sides must agree; )"
-                   R"(with them a witness must be found: an output that differs by more than a )"
-                   R"(hundred times what rounding explains.)",
+      .execution =
+          R"(Tokens, not rows, move up by one place. Without positions the two sides must agree; )"
+          R"(with them a witness must be found: an output that differs by more than a )"
+          R"(hundred times what rounding explains.)",
       .bound = R"(Twice what a float32 head may err in an output, as in thm-6.1.)",
       .source = "Section 4.3, Corollary 6.2",
       .breaks = "zero-scores",

@@ -52,7 +52,7 @@ Theorem lemma_4_5() {
       .title = R"(Why the scores are divided by $\sqrt{d_k}$)",
       .statement = R"(If the entries of $q, k \in \mathbb{R}^{d_k}$ are independent with mean 0 )"
                    R"(and variance 1, then $q \cdot k$ has mean 0 and variance $d_k$, and )"
-                   R"($q \cdot k / \sqrt{d_k}$ has variance 1. Without the division the softmax )"
+                   R"($(q \cdot k) / \sqrt{d_k}$ has variance 1. Without the division the softmax )"
                    R"(saturates as $d_k$ grows: its Jacobian $\operatorname{diag}(p) - p p^\top$ )"
                    R"(vanishes, and no gradient reaches the scores.)",
       .proof = R"(The products $q_c k_c$ are independent with mean 0 and variance )"

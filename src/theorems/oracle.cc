@@ -111,7 +111,8 @@ HeadAnswer ask(const Subject& subject, const HeadProblem& problem) {
 }
 
 Tensor<float, 3> recover_A(const Subject& subject, const HeadProblem& problem) {
-  const auto [batch, seq_len, model_dim] = problem.x.shape();
+  const Index batch = problem.x.shape()[0], seq_len = problem.x.shape()[1];
+  const Index model_dim = problem.x.shape()[2];
   const Index head_dim = problem.weights.head_dim();
   HeadProblem wider;
   wider.causal = problem.causal;

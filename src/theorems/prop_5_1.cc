@@ -101,7 +101,7 @@ Theorem prop_5_1() {
       .title = "The causal mask makes $A$ lower-triangular",
       .statement =
           R"(With the causal mask, $A_{ij} = 0$ for every $j > i$. So output $i$ is a )"
-          R"(function of $x_1, \ldots, x_i$ alone: changing $x_j$ leaves every row before )"
+          R"(function of $x_0, \ldots, x_i$ alone: changing $x_j$ leaves every row before )"
           R"($j$ as it was, and $\partial o_i / \partial x_j = 0$ for $j > i$.)",
       .proof = R"(Minus infinity in place of $S_{ij}$ gives the numerator $e^{-\infty} = 0$, and )"
                R"(adds nothing to the denominator. What is left of row $i$ contains $q_i$ and )"

@@ -72,16 +72,16 @@ Theorem sec_4_5() {
       .id = "sec-4.5",
       .title = "Attention as kernel smoothing",
       .statement =
-          R"(If the scores depend on positions alone, $S_{ij} = -(i - j)^2 / 2 s^2$, row )"
+          R"(If the scores depend on positions alone, $S_{ij} = -(i - j)^2 / (2 s^2)$, row )"
           R"($i$ of $A$ is the Gaussian of bandwidth $s$ over $j \le i$, divided by its )"
           R"(sum: attention is Nadaraya-Watson smoothing along the sequence. With )"
           R"($W_Q = W_K = 0$, that is $s = \infty$, it is the running mean, $A_{ij} = 1 / (i + 1)$ )"
           R"(for $j \le i$. Plain queries and keys reach these scores.)",
       .proof =
           R"(Softmax divides $e^{S_{ij}}$ by its sum over $j \le i$. And )"
-          R"($-(i - j)^2 / 2 s^2 = i \cdot j / s^2 - j^2 / 2 s^2 - i^2 / 2 s^2$, where the last )"
+          R"($-(i - j)^2 / (2 s^2) = i \cdot j / s^2 - j^2 / (2 s^2) - i^2 / (2 s^2)$, where the last )"
           R"(term is the same along the row and cancels: $q_i = (i, 1)$ and )"
-          R"($k_j = (j / s^2, -j^2 / 2 s^2)$ give the rest.)",
+          R"($k_j = (j / s^2, -j^2 / (2 s^2))$ give the rest.)",
       .execution = R"(The head gets these queries and keys for $s = 0.5, 2, 8, \infty$ and 48 )"
                    R"(positions (doubled and padded to $d_k = 4$, so that its own factor $1/2$ is )"
                    R"(undone exactly); every entry of the recovered $A$ is compared with the )"

@@ -31,7 +31,8 @@ std::vector<Tensor<Index, 1>> permutations(Index n) {
 
 // begin: thm-6.1
 Verdict check_equivariant(const Subject& subject, const HeadProblem& given) {
-  const auto [batch, seq_len, model_dim] = given.x.shape();
+  const Index batch = given.x.shape()[0], seq_len = given.x.shape()[1];
+  const Index model_dim = given.x.shape()[2];
   HeadProblem plain = given;
   plain.causal = false;
   HeadProblem with_positions = plain;
