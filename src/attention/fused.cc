@@ -29,7 +29,9 @@ void pack_keys(View<const Scalar, 2> keys, Index block, Scalar* panel) {
 template <class Scalar>
 void attention_fused(View<const Scalar, 4> q, View<const Scalar, 4> k, View<const Scalar, 4> v,
                      const AttentionOptions& options, View<Scalar, 4> out, View<Scalar, 3> lse) {
-  const auto [batch, num_heads, seq_len_q, head_dim] = q.shape;
+  // Not structured bindings, which clang 14 does not let a lambda capture.
+  const Index batch = q.shape[0], num_heads = q.shape[1];
+  const Index seq_len_q = q.shape[2], head_dim = q.shape[3];
   const Index num_kv_heads = k.shape[1], seq_len_k = k.shape[2], value_dim = v.shape[3];
   const Index group = num_kv_heads == 0 ? 1 : num_heads / num_kv_heads;
   constexpr Index lanes = 64 / static_cast<Index>(sizeof(Scalar));
