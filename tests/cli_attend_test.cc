@@ -419,6 +419,19 @@ TEST_F(CliAttend, WhatNoMemoryHoldsIsRefusedBeforeItIsTried) {
   refused("--q q.npy --k q.npy --v q.npy", {"A has shape [1, 1, 1000000, 1000000]", "memory"});
 }
 
+TEST_F(CliAttend, MemoryThatRunsOutOnTheWayIsAFailureAndNothingIsLeft) {
+  const std::string little_memory = "ulimit -v 600000; \"$HEADPROOF\" ";
+  if (shell(little_memory + "--version").exit_code != 0) {
+    GTEST_SKIP() << "with sanitizers the program itself needs more addresses";
+  }
+  save<float>("q", {10'000, 1}, std::vector<float>(10'000));
+  const Ended ended = shell(little_memory + "attend --q q.npy --k q.npy --v q.npy --out o");
+  EXPECT_EQ(ended.exit_code, 3);
+  EXPECT_EQ(ended.out, "");
+  EXPECT_EQ(ended.err, "headproof: there is not enough memory for this problem\n");
+  EXPECT_EQ(tree().count("o"), 0U);
+}
+
 TEST_F(CliAttend, WeightsThatAreNoneAreRefused) {
   Generator generator(7);
   const NamedArrays good = to_named_arrays(draw_head_weights(5, 3, generator));

@@ -64,6 +64,7 @@ TEST_F(CliLecture, TheTextItBringsAlongHasNothingToRepair) {
   EXPECT_FALSE(default_text().starts_with("\xEF\xBB\xBF"));
   EXPECT_FALSE(has(default_text(), "\r"));
   const Ended ended = run("lecture");
+  EXPECT_EQ(ended.exit_code, 0);
   EXPECT_FALSE(has(ended.out, "byte order mark"));
   EXPECT_FALSE(has(ended.out, "became LF"));
 }

@@ -111,6 +111,8 @@ TEST_F(Cli, AStandardErrorThatTakesNothingChangesNoExitCode) {
 
 TEST_F(Cli, AReaderThatLeavesEarlyHarmsNoFile) {
   const Ended whole = run("lecture --out whole");
+  EXPECT_EQ(whole.exit_code, 0);
+  EXPECT_EQ(tree("whole").size(), 7U);
   const Ended cut = shell("\"$HEADPROOF\" lecture --out cut | head -n 1");
   EXPECT_EQ(cut.out, whole.out.substr(0, whole.out.find('\n') + 1));
   EXPECT_EQ(cut.err, "");

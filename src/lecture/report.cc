@@ -22,6 +22,14 @@ std::string padded(std::string_view text, std::size_t width) {
   return std::string(text) + std::string(width > shown ? width - shown : 0, ' ');
 }
 
+/// A file name without the control characters that would act on a terminal.
+std::string on_one_line(std::string name) {
+  std::replace_if(
+      name.begin(), name.end(),
+      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, '?');
+  return name;
+}
+
 class Paint {
  public:
   explicit Paint(bool colour) : colour_(colour) {}
@@ -140,7 +148,7 @@ std::string lecture_text(const Lecture& lecture, std::string_view only, bool col
   std::string text = paint.bold("A causal self-attention head") + ", seed " +
                      std::to_string(lecture.seed) +
                      (lecture.seed >> 32 != 0 ? " (its low 32 bits count)" : "") +
-                     ", text: " + lecture.text_name + "\n";
+                     ", text: " + on_one_line(lecture.text_name) + "\n";
   std::size_t results = 0, holding = 0;
   for_shown_sections(lecture, only, [&](const Section& section) {
     text += "\n" + paint.bold(section.id + "  " + math_to_text(section.title)) + "\n";
@@ -192,7 +200,8 @@ std::string lecture_json(const Lecture& lecture, std::string_view only,
                                    {"outcome", name_of(lecture.outcome())},
                                    {"sections", std::move(sections)},
                                    {"files", files}};
-  return document.dump(2) + "\n";
+  // File names may hold bytes that are not UTF-8.
+  return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace headproof
