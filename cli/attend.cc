@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "attention/canonical.h"
 #include "command.h"
 #include "headproof/attention.h"
 #include "headproof/files.h"
@@ -151,19 +152,32 @@ Result<std::vector<std::pair<std::string, Array>>> attend(const Options& options
   if (!v) return v.error();
   if (auto error = attention_shape_error(q->shape(), k->shape(), v->shape())) return *error;
   const auto [batch, num_heads, seq_len_q, head_dim] = q->shape();
-  if (auto error = memory_error("A", {batch, num_heads, seq_len_q, k->shape()[2]})) return *error;
+  if (options.implementation == "reference") {
+    if (auto error = memory_error("A", {batch, num_heads, seq_len_q, k->shape()[2]})) return *error;
+  } else if (options.A || !options.d_out.empty()) {
+    return Error{"--A and --d-out need --implementation reference, which alone keeps A"};
+  }
   if (auto error = memory_error("out", {batch, num_heads, seq_len_q, v->shape()[3]})) return *error;
 
   const AttentionOptions how{options.causal == "top_left"       ? Causal::top_left
                              : options.causal == "bottom_right" ? Causal::bottom_right
                                                                 : Causal::none,
                              options.scale};
-  const auto stages = attention_reference<Scalar>(*q, *k, *v, how);
+  AttentionStages<Scalar> stages;  // A and the gradients come from here: reference only
+  AttentionOutput<Scalar> output;
+  if (options.implementation == "reference") {
+    stages = attention_reference<Scalar>(*q, *k, *v, how);
+    output = {stages.out, stages.lse};
+  } else if (options.implementation == "canonical") {
+    output = attention_canonical<Scalar>(*q, *k, *v, how);
+  } else {
+    output = attention<Scalar>(*q, *k, *v, how).value();
+  }
   const std::size_t rank = inputs.q.shape.size();
-  std::vector<std::pair<std::string, Array>> results = {{"out", with_rank(stages.out, rank)}};
+  std::vector<std::pair<std::string, Array>> results = {{"out", with_rank(output.out, rank)}};
   if (options.A) results.emplace_back("A", with_rank(stages.A, rank));
   if (options.lse) {
-    Array lse = stages.lse;  // [batch, num_heads, seq_len]: one axis less than the others
+    Array lse = output.lse;  // [batch, num_heads, seq_len]: one axis less than the others
     if (rank == 2) lse.shape = {lse.shape[2]};
     if (rank == 3) lse.shape = {lse.shape[0], lse.shape[2]};
     results.emplace_back("lse", std::move(lse));
@@ -235,8 +249,10 @@ void add_attend(CLI::App& app, int& exit_code) {
       ->check(CLI::IsMember({"none", "top_left", "bottom_right"}))
       ->capture_default_str();
   verb->add_option("--scale", options->scale, "multiplies q k^T; 1 / sqrt(head_dim) by default");
-  verb->add_option("--implementation", options->implementation, "what computes")
-      ->check(CLI::IsMember({"reference"}))
+  verb->add_option("--implementation", options->implementation,
+                   "what computes: the definition, or (the same bits both) the canonical order "
+                   "in plain and in fast code")
+      ->check(CLI::IsMember({"reference", "canonical", "fused"}))
       ->capture_default_str();
   verb->add_option("--out", options->out, "the folder for out.npy and what else is asked for")
       ->required();

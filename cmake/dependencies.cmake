@@ -2,6 +2,8 @@
 find_package(PkgConfig REQUIRED)
 set(pangocairo_modules pangocairo cairo-svg cairo-pdf libpng)
 pkg_check_modules(pangocairo REQUIRED IMPORTED_TARGET ${pangocairo_modules})
+find_package(hwy REQUIRED)
+find_package(TBB REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(Eigen3 REQUIRED NO_MODULE)
 # utf8cpp's own CMake target has another name in each release; its folder of headers will do.

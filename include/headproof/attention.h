@@ -30,6 +30,13 @@ struct AttentionStages {
   Tensor<Scalar, 4> out;     ///< [batch, num_heads, seq_len_q, value_dim]
 };
 
+/// What attention gives without its stages.
+template <class Scalar>
+struct AttentionOutput {
+  Tensor<Scalar, 4> out;  ///< [batch, num_heads, seq_len_q, value_dim]
+  Tensor<Scalar, 3> lse;  ///< [batch, num_heads, seq_len_q]
+};
+
 /// d loss / d q, k, v, in the shapes of q, k, v.
 template <class Scalar>
 struct AttentionGradients {
@@ -43,6 +50,15 @@ struct AttentionGradients {
 std::optional<Error> attention_shape_error(const std::array<Index, 4>& q,
                                            const std::array<Index, 4>& k,
                                            const std::array<Index, 4>& v);
+
+/// Attention, fast and in little memory: softmax(mask(scale q k^T)) v and the rows' lse, with bits
+/// that depend on the problem alone, not on threads, batch, strides or instruction set. The error
+/// names what is wrong with the shapes. Scalar: float or double. What masks and empty rows mean is
+/// said at attention_reference.
+template <class Scalar>
+Result<AttentionOutput<Scalar>> attention(View<const Scalar, 4> q, View<const Scalar, 4> k,
+                                          View<const Scalar, 4> v,
+                                          const AttentionOptions& options = {});
 
 /// The definition of attention, every stage kept; precondition: the shapes are right
 /// (`attention_shape_error`). Nothing computed from a masked entry reaches a result. A row without

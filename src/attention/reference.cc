@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "attention/visible.h"
 #include "headproof/attention.h"
 
 namespace headproof {
@@ -42,13 +43,6 @@ Scalar scale_for(const AttentionOptions& options, Index head_dim) {
   using Real = typename RealOf<Scalar>::type;
   if (options.scale) return Scalar(static_cast<Real>(*options.scale));
   return Scalar(Real(1) / std::sqrt(static_cast<Real>(head_dim)));
-}
-
-/// How many keys query i may see: keys 0 .. count - 1.
-Index visible_keys(Causal causal, Index i, Index seq_len_q, Index seq_len_k) {
-  if (causal == Causal::none) return seq_len_k;
-  const Index query_offset = causal == Causal::top_left ? 0 : seq_len_k - seq_len_q;
-  return std::clamp<Index>(query_offset + i + 1, 0, seq_len_k);
 }
 
 std::string text_of(const std::array<Index, 4>& shape) {

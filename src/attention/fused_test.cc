@@ -1,0 +1,227 @@
+#include "attention/fused.h"
+
+#include <gtest/gtest.h>
+#include <hwy/targets.h>
+#include <tbb/global_control.h>
+
+#include <cfenv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "attention/canonical.h"
+#include "headproof/random.h"
+
+namespace headproof {
+namespace {
+
+template <class Scalar>
+Tensor<Scalar, 4> draw(std::array<Index, 4> shape, std::uint64_t seed) {
+  Generator generator(seed);
+  Tensor<float, 1> values({View<float, 4>(nullptr, shape).size()});
+  generator.normal(values.view());
+  Tensor<Scalar, 4> tensor(shape);
+  std::copy(values.begin(), values.end(), tensor.begin());
+  return tensor;
+}
+
+/// Equal bits, where any NaN equals any NaN.
+template <class Scalar>
+bool same(Scalar a, Scalar b) {
+  return std::memcmp(&a, &b, sizeof a) == 0 || (std::isnan(a) && std::isnan(b));
+}
+
+template <class Scalar>
+bool same(const AttentionOutput<Scalar>& a, const AttentionOutput<Scalar>& b) {
+  const auto equal = [](Scalar x, Scalar y) { return same(x, y); };
+  return std::equal(a.out.begin(), a.out.end(), b.out.begin(), equal) &&
+         std::equal(a.lse.begin(), a.lse.end(), b.lse.begin(), equal);
+}
+
+struct Shape {
+  Index batch, num_heads, num_kv_heads, seq_len_q, seq_len_k, head_dim, value_dim;
+};
+
+// Sizes around the vectors, the group of six rows, the tile of 48, the block of 64 keys and the
+// span of 1,024; primes; both causal corners with rows that see nothing.
+const std::vector<Shape> shapes = {
+    {1, 1, 1, 1, 1, 1, 1},      {2, 4, 2, 7, 7, 3, 5},        {1, 2, 1, 5, 64, 16, 16},
+    {1, 1, 1, 64, 65, 40, 100}, {1, 2, 2, 63, 130, 7, 80},    {1, 1, 1, 130, 63, 64, 64},
+    {1, 1, 1, 47, 127, 8, 15},  {1, 1, 1, 49, 129, 17, 17},   {1, 1, 1, 1, 1300, 16, 16},
+    {1, 1, 1, 97, 1100, 8, 33}, {1, 1, 1, 1030, 1030, 4, 16}, {1, 3, 1, 6, 2049, 2, 8},
+    {1, 1, 1, 0, 5, 4, 4},      {1, 1, 1, 5, 0, 4, 4},        {0, 1, 1, 5, 5, 4, 4},
+    {1, 1, 1, 5, 5, 4, 0},
+};
+
+template <class Scalar>
+void expect_canonical_bits() {
+  const std::size_t thread_counts[] = {1, 2, 7};
+  for (const Shape& s : shapes) {
+    const auto q = draw<Scalar>({s.batch, s.num_heads, s.seq_len_q, s.head_dim}, 1);
+    const auto k = draw<Scalar>({s.batch, s.num_kv_heads, s.seq_len_k, s.head_dim}, 2);
+    const auto v = draw<Scalar>({s.batch, s.num_kv_heads, s.seq_len_k, s.value_dim}, 3);
+    for (Causal causal : {Causal::none, Causal::top_left, Causal::bottom_right}) {
+      const AttentionOptions options{causal, {}};
+      const auto expected = attention_canonical<Scalar>(q, k, v, options);
+      for (std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+        hwy::SetSupportedTargetsForTest(target);
+        for (std::size_t threads : thread_counts) {
+          const tbb::global_control control(tbb::global_control::max_allowed_parallelism, threads);
+          const auto found = attention<Scalar>(q, k, v, options).value();
+          EXPECT_TRUE(same(expected, found))
+              << hwy::TargetName(target) << ", " << threads << " threads, " << s.seq_len_q
+              << " queries, " << s.seq_len_k << " keys, head_dim " << s.head_dim << ", value_dim "
+              << s.value_dim << ", causal " << static_cast<int>(causal);
+        }
+      }
+      hwy::SetSupportedTargetsForTest(0);
+    }
+  }
+}
+
+TEST(Fused, HasTheCanonicalBitsOnEveryInstructionSetAndWithAnyThreadsInFloat) {
+  expect_canonical_bits<float>();
+}
+
+TEST(Fused, HasTheCanonicalBitsOnEveryInstructionSetAndWithAnyThreadsInDouble) {
+  expect_canonical_bits<double>();
+}
+
+TEST(Fused, APrefixOfALongerSequenceHasTheSameRows) {
+  const auto q = draw<float>({1, 1, 200, 16}, 1), k = draw<float>({1, 1, 200, 16}, 2);
+  const auto whole = attention<float>(q, k, k, {Causal::top_left, {}}).value();
+  for (Index t : {1, 5, 6, 7, 48, 63, 64, 65, 131, 199}) {
+    auto short_q = q.view(), short_k = k.view();
+    short_q.shape[2] = short_k.shape[2] = t;
+    const auto part = attention<float>(short_q, short_k, short_k, {Causal::top_left, {}}).value();
+    for (Index i = 0; i < t; ++i) {
+      for (Index c = 0; c < 16; ++c) {
+        ASSERT_TRUE(same(whole.out(0, 0, i, c), part.out(0, 0, i, c))) << t << " " << i;
+      }
+    }
+  }
+}
+
+TEST(Fused, OneQueryAtATimeGivesTheRowsOfAllAtOnce) {
+  const auto q = draw<float>({1, 1, 150, 8}, 1), k = draw<float>({1, 1, 150, 8}, 2);
+  const auto whole = attention<float>(q, k, k, {Causal::top_left, {}}).value();
+  for (Index i = 0; i < 150; ++i) {
+    auto row = q.view(), seen = k.view();
+    row.data = q.data() + i * 8;
+    row.shape[2] = 1;
+    seen.shape[2] = i + 1;
+    const auto step = attention<float>(row, seen, seen, {Causal::bottom_right, {}}).value();
+    ASSERT_TRUE(same(whole.lse(0, 0, i), step.lse(0, 0, 0))) << i;
+    for (Index c = 0; c < 8; ++c) {
+      ASSERT_TRUE(same(whole.out(0, 0, i, c), step.out(0, 0, 0, c))) << i;
+    }
+  }
+}
+
+TEST(Fused, WhatIsMaskedMayHoldAnything) {
+  const auto q = draw<float>({1, 1, 140, 8}, 1), k = draw<float>({1, 1, 140, 8}, 2);
+  const auto v = draw<float>({1, 1, 140, 8}, 3);
+  const auto clean = attention<float>(q, k, v, {Causal::top_left, {}}).value();
+  for (float poison : {std::nanf(""), std::numeric_limits<float>::infinity(),
+                       -std::numeric_limits<float>::infinity(), 1e38F, 1e-45F}) {
+    for (Index j : {1, 5, 63, 64, 65, 139}) {
+      auto bad_q = q, bad_k = k, bad_v = v;
+      for (Index c = 0; c < 8; ++c) {
+        bad_q(0, 0, j, c) = bad_k(0, 0, j, c) = bad_v(0, 0, j, c) = poison;
+      }
+      const auto stages = attention<float>(bad_q, bad_k, bad_v, {Causal::top_left, {}}).value();
+      for (Index i = 0; i < j; ++i) {
+        ASSERT_TRUE(same(clean.lse(0, 0, i), stages.lse(0, 0, i))) << poison << " at " << j;
+        for (Index c = 0; c < 8; ++c) {
+          ASSERT_TRUE(same(clean.out(0, 0, i, c), stages.out(0, 0, i, c))) << poison << " at " << j;
+        }
+      }
+    }
+  }
+}
+
+TEST(Fused, BadAllowedLogitsShowAsInTheDefinition) {
+  for (float bad : {std::nanf(""), std::numeric_limits<float>::infinity(),
+                    -std::numeric_limits<float>::infinity()}) {
+    auto q = draw<float>({1, 1, 70, 4}, 1);
+    Tensor<float, 4> k({1, 1, 70, 4});
+    std::fill(k.begin(), k.end(), 1.0F);
+    q(0, 0, 66, 0) = bad;
+    const auto expected = attention_reference<float>(q, k, k, {Causal::top_left, {}});
+    const auto found = attention<float>(q, k, k, {Causal::top_left, {}}).value();
+    for (Index i = 0; i < 70; ++i) {
+      EXPECT_EQ(std::isnan(expected.out(0, 0, i, 0)), std::isnan(found.out(0, 0, i, 0))) << i;
+      EXPECT_EQ(std::isnan(expected.lse(0, 0, i)), std::isnan(found.lse(0, 0, i))) << i;
+    }
+  }
+}
+
+TEST(Fused, TheCallersRoundingModeAndFlushToZeroDoNotMatter) {
+  const auto q = draw<float>({1, 1, 80, 16}, 1), k = draw<float>({1, 1, 80, 16}, 2);
+  const auto expected = attention<float>(q, k, k).value();
+  std::fesetround(FE_UPWARD);
+#if defined(__SSE__)
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(before | 0x8040);
+#endif
+  const auto found = attention<float>(q, k, k).value();
+#if defined(__SSE__)
+  EXPECT_EQ(_mm_getcsr() & 0xE040U, (before | 0x8040) & 0xE040U);
+  _mm_setcsr(before);
+#endif
+  EXPECT_EQ(std::fegetround(), FE_UPWARD);
+  std::fesetround(FE_TONEAREST);
+  EXPECT_TRUE(same(expected, found));
+}
+
+TEST(Fused, StridesDoNotMatter) {
+  const auto q = draw<float>({2, 3, 70, 20}, 1), k = draw<float>({2, 3, 70, 20}, 2);
+  const auto expected = attention<float>(q, k, k, {Causal::top_left, {}}).value();
+  // The same logical arrays stored as [head_dim, seq_len, ...].
+  const Tensor<float, 4> stored_q(q.view().transposed(0, 3)), stored_k(k.view().transposed(0, 3));
+  const auto found =
+      attention<float>(stored_q.view().transposed(0, 3), stored_k.view().transposed(0, 3),
+                       stored_k.view().transposed(0, 3), {Causal::top_left, {}})
+          .value();
+  EXPECT_TRUE(same(expected, found));
+}
+
+// u times: head_dim + 2 in a score of size up to 8 passed through exp, as many again from exp and
+// the sums; values up to 5 in size.
+TEST(Fused, AgreesWithTheDefinitionInDoublePrecision) {
+  for (Index seq_len : {1, 33, 100, 1500}) {
+    const auto q = draw<float>({1, 1, seq_len, 32}, 1), k = draw<float>({1, 1, seq_len, 32}, 2);
+    const auto wide_q = draw<double>({1, 1, seq_len, 32}, 1);
+    const auto wide_k = draw<double>({1, 1, seq_len, 32}, 2);
+    const auto expected = attention_reference<double>(wide_q, wide_k, wide_k);
+    const auto found = attention<float>(q, k, k).value();
+    const auto wide = attention<double>(wide_q, wide_k, wide_k).value();
+    for (Index n = 0; n < found.out.size(); ++n) {
+      ASSERT_NEAR(found.out.data()[n], expected.out.data()[n], 34 * 8 * 2 * 5 * 0x1p-24);
+      ASSERT_NEAR(wide.out.data()[n], expected.out.data()[n], 34 * 8 * 2 * 5 * 0x1p-53);
+    }
+  }
+}
+
+// The digest is stored: whatever computes it, on whatever machine, these are the bits.
+TEST(Fused, ADozenProblemsHaveTheStoredDigest) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  const auto add = [&](const auto& tensor) {
+    const auto* bytes = reinterpret_cast<const unsigned char*>(tensor.data());
+    const std::size_t size = sizeof(*tensor.data()) * static_cast<std::size_t>(tensor.size());
+    for (std::size_t n = 0; n < size; ++n) hash = (hash ^ bytes[n]) * 0x100000001b3U;
+  };
+  for (const Shape& s : shapes) {
+    const auto q = draw<float>({s.batch, s.num_heads, s.seq_len_q, s.head_dim}, 1);
+    const auto k = draw<float>({s.batch, s.num_kv_heads, s.seq_len_k, s.head_dim}, 2);
+    const auto v = draw<float>({s.batch, s.num_kv_heads, s.seq_len_k, s.value_dim}, 3);
+    const auto found = attention<float>(q, k, v, {Causal::top_left, {}}).value();
+    add(found.out);
+    add(found.lse);
+  }
+  EXPECT_EQ(hash, 0xda27ec72f8784d22U);
+}
+
+}  // namespace
+}  // namespace headproof

@@ -1,0 +1,15 @@
+// The canonical order of arithmetic: what every output bit of canonical and fused is defined by.
+#pragma once
+
+#include "headproof/tensor.h"
+
+namespace headproof {
+
+/// Keys are taken in blocks of this many, counted from the sequence's first key.
+inline constexpr Index key_block = 64;
+/// A block's weights are summed in this many lanes, lane = key mod 16, folded 8, 4, 2, 1.
+inline constexpr Index sum_lanes = 16;
+/// This many blocks make a span: spans start from zero and are merged in ascending order.
+inline constexpr Index blocks_per_span = 16;
+
+}  // namespace headproof
