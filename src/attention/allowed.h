@@ -1,0 +1,86 @@
+// Which keys a query may see, as every implementation reads it off the options.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+#include <variant>
+
+#include "headproof/attention.h"
+
+namespace headproof {
+
+/// Keys begin .. end - 1; none when begin == end.
+struct KeyRange {
+  Index begin = 0, end = 0;
+};
+
+/// What causality, windows and lengths allow in one sequence of the batch, before the mask.
+class VisibleKeys {
+ public:
+  VisibleKeys(const AttentionOptions& options, Index b, Index seq_len_q, Index seq_len_k)
+      : first_(options.first_key.data == nullptr ? 0 : options.first_key(b)),
+        end_(options.key_length.data == nullptr ? seq_len_k : options.key_length(b)),
+        offset_(options.query_offset.value_or(
+            options.causal == Causal::bottom_right ? end_ - seq_len_q : 0)),
+        before_(options.window ? *options.window - 1 : unlimited),
+        after_(options.causal != Causal::none ? 0 : options.window_right.value_or(unlimited)) {}
+
+  /// Where the sequence's keys lie: blocks of keys are counted from the first.
+  KeyRange sequence() const { return {first_, end_}; }
+
+  /// What query i may see.
+  KeyRange of(Index i) const {
+    const Index position = offset_ + i;  // at most 2^62 in size, as the limits of the options say
+    const Index begin = before_ == unlimited ? first_ : std::max(first_, position - before_);
+    const Index end = after_ == unlimited ? end_ : std::min(end_, position + after_ + 1);
+    return begin < end ? KeyRange{begin, end} : KeyRange{};
+  }
+
+ private:
+  static constexpr Index unlimited = -1;
+  Index first_, end_, offset_, before_, after_;
+};
+
+/// The mask of one batch element and head, without its broadcast axes.
+template <class T>
+View<const T, 2> mask_of_head(const View<const T, 4>& mask, Index b, Index h) {
+  std::array<Index, 4> strides = mask.strides;
+  for (std::size_t axis = 0; axis < 4; ++axis) {
+    if (mask.shape[axis] == 1) strides[axis] = 0;
+  }
+  return {mask.data + b * strides[0] + h * strides[1],
+          {mask.shape[2], mask.shape[3]},
+          {strides[2], strides[3]}};
+}
+
+/// What the mask adds to the logit of a query and a key; -infinity forbids.
+template <class Real>
+Real mask_value(const Mask& mask, Index b, Index h, Index i, Index j) {
+  return std::visit(
+      [&](const auto& view) -> Real {
+        using View = std::decay_t<decltype(view)>;
+        if constexpr (std::is_same_v<View, std::monostate>) {
+          return 0;
+        } else {
+          const auto value = mask_of_head(view, b, h)(i, j);
+          if constexpr (std::is_same_v<std::decay_t<decltype(value)>, bool>) {
+            return value ? Real(0) : -std::numeric_limits<Real>::infinity();
+          } else {
+            return static_cast<Real>(value);
+          }
+        }
+      },
+      mask);
+}
+
+/// What multiplies q k^T.
+template <class Real>
+Real scale_of(const AttentionOptions& options, Index head_dim) {
+  if (options.scale) return static_cast<Real>(*options.scale);
+  return Real(1) / std::sqrt(static_cast<Real>(head_dim));
+}
+
+}  // namespace headproof
