@@ -100,14 +100,14 @@ const Function<Real> functions[] = {
     {"log", canonical_log<Real>, [](Real x) { return !(x < std::numeric_limits<Real>::min()); }},
     {"tanh", canonical_tanh<Real>, [](Real) { return true; }}};
 
-/// Tries what the function takes of x; x.size() is a multiple of 16.
+/// Tries what each function takes of `values`, a multiple of 16 in number.
 template <class Real>
-void expect_scalar_bits(std::vector<Real> x) {
-  std::vector<Real> expected(x.size()), found(x.size());
+void expect_scalar_bits(const std::vector<Real>& values) {
+  std::vector<Real> x(values.size()), expected(values.size()), found(values.size());
   for (std::size_t f = 0; f < std::size(functions<Real>); ++f) {
     const Function<Real>& function = functions<Real>[f];
     for (std::size_t n = 0; n < x.size(); ++n) {
-      if (!function.takes(x[n])) x[n] = 1;
+      x[n] = function.takes(values[n]) ? values[n] : Real(1);
       expected[n] = function.scalar(x[n]);
     }
     for (std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
