@@ -61,10 +61,10 @@ void pack(View<const Real, 2> from, Real* to) {
 
 /// The tile over the whole depth, in pieces; a chain goes on from what c holds.
 template <class Real>
-void run_deep(ProductTile<Real> tile, Index depth) {
+void multiply_deep(ProductTile<Real> tile, Index depth) {
   for (Index k = 0; k < depth; k += tile_depth) {
     tile.depth = std::min(tile_depth, depth - k);
-    run_tile(tile);
+    multiply(tile);
     tile.a += tile.depth * tile.a_stride;
     tile.b += tile.depth * tile.b_row_stride;
     tile.add = true;
@@ -73,7 +73,7 @@ void run_deep(ProductTile<Real> tile, Index depth) {
 
 /// The same where c has fewer columns than the tile: by way of memory that has them all.
 template <class Real>
-void run_ragged(ProductTile<Real> tile, Index depth, View<Real, 2> c) {
+void multiply_ragged(ProductTile<Real> tile, Index depth, View<Real, 2> c) {
   constexpr Index width = tile_columns<Real>;
   alignas(64) Real dense[std::size_t{tile_rows * width}];
   for (Index r = 0; r < tile.rows; ++r) {
@@ -83,7 +83,7 @@ void run_ragged(ProductTile<Real> tile, Index depth, View<Real, 2> c) {
   }
   tile.c = dense;
   tile.c_row_stride = width;
-  run_deep(tile, depth);
+  multiply_deep(tile, depth);
   for (Index r = 0; r < tile.rows; ++r) {
     std::copy_n(dense + r * width, c.shape[1], &c(r, 0));
   }
@@ -147,9 +147,9 @@ void product(View<const Real, 2> a, View<const Real, 2> b, View<Real, 2> c, bool
         .c_row_stride = c.strides[0],
         .add = add};
     if (tile.columns == c_part.shape[1]) {
-      run_deep(tile, depth);
+      multiply_deep(tile, depth);
     } else {
-      run_ragged(tile, depth, c_part);
+      multiply_ragged(tile, depth, c_part);
     }
   });
 }

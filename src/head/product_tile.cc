@@ -78,7 +78,7 @@ HWY_INLINE void Rows(D d, const ProductTile<Real>& tile, Index row, Index column
 }
 
 template <class Real>
-HWY_INLINE void RunTile(const ProductTile<Real>& tile) {
+HWY_INLINE void Multiply(const ProductTile<Real>& tile) {
   const hn::CappedTag<Real, column_group<Real>> d;
   const Index lanes = static_cast<Index>(hn::Lanes(d));
   for (Index column = 0; column < tile.columns; column += most_vectors * lanes) {
@@ -88,8 +88,8 @@ HWY_INLINE void RunTile(const ProductTile<Real>& tile) {
   }
 }
 
-void RunTileFloat(const ProductTile<float>& tile) { RunTile(tile); }
-void RunTileDouble(const ProductTile<double>& tile) { RunTile(tile); }
+void MultiplyFloat(const ProductTile<float>& tile) { Multiply(tile); }
+void MultiplyDouble(const ProductTile<double>& tile) { Multiply(tile); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace headproof
@@ -98,11 +98,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace headproof {
 
-HWY_EXPORT(RunTileFloat);
-HWY_EXPORT(RunTileDouble);
+HWY_EXPORT(MultiplyFloat);
+HWY_EXPORT(MultiplyDouble);
 
-void run_tile(const ProductTile<float>& tile) { HWY_DYNAMIC_DISPATCH(RunTileFloat)(tile); }
-void run_tile(const ProductTile<double>& tile) { HWY_DYNAMIC_DISPATCH(RunTileDouble)(tile); }
+void multiply(const ProductTile<float>& tile) { HWY_DYNAMIC_DISPATCH(MultiplyFloat)(tile); }
+void multiply(const ProductTile<double>& tile) { HWY_DYNAMIC_DISPATCH(MultiplyDouble)(tile); }
 
 }  // namespace headproof
 #endif

@@ -23,7 +23,7 @@ struct ProductTile {
   bool add;
 };
 
-void run_tile(const ProductTile<float>& tile);
-void run_tile(const ProductTile<double>& tile);
+void multiply(const ProductTile<float>& tile);
+void multiply(const ProductTile<double>& tile);
 
 }  // namespace headproof
