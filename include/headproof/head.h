@@ -58,7 +58,8 @@ struct HeadGradients {
 };
 
 /// The vector-Jacobian product of the head: the gradients of sum(d_out * out),
-/// d_out [batch, seq_len, head_dim].
+/// d_out [batch, seq_len, head_dim]. Each element of d_x is one chain over the channels of value,
+/// then of key, then of query; each of d_w one chain over the rows of x; all ascending.
 template <class Scalar>
 HeadGradients<Scalar> head_backward(const HeadStages<Scalar>& forward, View<const Scalar, 3> x,
                                     View<const Scalar, 2> w_q, View<const Scalar, 2> w_k,

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 #include <tbb/global_control.h>
+#include <tbb/parallel_for.h>
 
 #include <cfenv>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <thread>
 #include <vector>
 
 #include "headproof/random.h"
@@ -101,6 +104,21 @@ void expect_chains() {
 
 TEST(Product, IsTheChainsOfTheDefinitionBitForBitInFloat) { expect_chains<float>(); }
 TEST(Product, IsTheChainsOfTheDefinitionBitForBitInDouble) { expect_chains<double>(); }
+
+TEST(Product, HeedsNoModeThatThreadsHaveFromEarlierWork) {
+  const auto a = draw<float>(131, 67, 1), b = draw<float>(67, 129, 2);
+  Tensor<float, 2> expected({131, 129}), found({131, 129});
+  expected_product<float>(a, b, expected.view(), false);
+  const tbb::global_control control(tbb::global_control::max_allowed_parallelism, 7);
+  std::thread([&] {
+    const RoundingUpward upward;
+    tbb::parallel_for(0, 100, [](int) {});  // tasks that this thread starts now round upward
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      product<float>(a, b, found.view());
+      EXPECT_TRUE(std::equal(found.begin(), found.end(), expected.begin()));
+    }
+  }).join();
+}
 
 TEST(Product, OfARowDoesNotDependOnTheOthers) {
   const auto a = draw<float>(61, 45, 1), b = draw<float>(45, 61, 2);
