@@ -150,7 +150,7 @@ Result<std::vector<std::pair<std::string, Array>>> attend(const Options& options
   if (!k) return k.error();
   const auto v = as_rank_4<Scalar>(inputs.v, inputs.v_name);
   if (!v) return v.error();
-  if (auto error = attention_shape_error(q->shape(), k->shape(), v->shape())) return *error;
+  if (auto error = attention_error(q->shape(), k->shape(), v->shape())) return *error;
   const auto [batch, num_heads, seq_len_q, head_dim] = q->shape();
   if (options.implementation == "reference") {
     if (auto error = memory_error("A", {batch, num_heads, seq_len_q, k->shape()[2]})) return *error;

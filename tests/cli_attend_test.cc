@@ -389,7 +389,7 @@ TEST_F(CliAttend, ShapesThatDoNotFitAreRefused) {
   with_shapes({2, 3}, {2, 3}, {3, 3});
   refused(files, {"number of keys"});
   with_shapes({2, 1, 3}, {1, 1, 3}, {1, 1, 3});
-  refused(files, {"batch sizes"});
+  refused(files, {"batch size 2", "k 1"});
   with_shapes({1, 3, 1, 1}, {1, 2, 1, 1}, {1, 2, 1, 1});
   refused(files, {"heads of k and v must divide"});
   with_shapes({2, 0}, {2, 0}, {2, 1});
