@@ -82,6 +82,11 @@ TEST(Check, ViewsThatShareMemoryAreNamedAndNeighboursAreNot) {
   EXPECT_EQ(error({begin, shape, packed}, {begin + 8, shape, packed}), "");
   EXPECT_EQ(error({begin, shape, packed}, {begin + 16, shape, packed}), "");
   EXPECT_NE(error({begin, shape, packed}, {begin + 4, shape, packed}), "");
+  // The same in the sizes of a model, where not every element can be tried.
+  std::vector<float> model(1000 * 3 * 12 * 64);
+  const std::array<Index, 4> sizes{1, 12, 1000, 64}, steps{0, 64, 3 * 12 * 64, 1};
+  EXPECT_EQ(error({model.data(), sizes, steps}, {model.data() + 12 * 64, sizes, steps}), "");
+  EXPECT_NE(error({model.data(), sizes, steps}, {model.data() + 12 * 64 - 1, sizes, steps}), "");
   // The same memory with other steps through it: every other element.
   EXPECT_EQ(error({begin, {1, 1, 1, 40}, {0, 0, 0, 2}}, {begin + 1, {1, 1, 4, 5}, {0, 0, 20, 4}}),
             "");

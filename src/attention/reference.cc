@@ -114,7 +114,7 @@ AttentionStages<Scalar> attention_reference(View<const Scalar, 4> q, View<const 
 
         Scalar sum(0);
         for (const auto& [j, added] : seen) sum += weights(j) = exp_of(logits(j) - maximum);
-        stages.lse(b, h, i) = seen.empty() ? Scalar(-infinity) : maximum + log_of(sum);
+        stages.lse(b, h, i) = maximum + log_of(sum);  // -inf + ln 0 = -inf in an empty row
         for (const auto& [j, added] : seen) weights(j) /= sum;
 
         for (const auto& [j, added] : seen) {
