@@ -48,60 +48,61 @@ class Offsets {
 
   /// Whether each step is longer than what the shorter ones reach together, so that no two
   /// combinations of multiples have one sum. It is so in every array and its parts.
-  bool are_nested() {
-    std::sort(begin(), end(), [](const Steps& a, const Steps& b) { return a.size < b.size; });
+  bool are_nested() const {
     Index reach = 0;
-    return std::all_of(begin(), end(), [&reach](const Steps& step) {
-      const bool longer = step.size > reach;
-      reach += step.size * (step.highest - step.lowest);
-      return longer;
-    });
+    for (std::size_t at = count_; at-- > 0;) {
+      if (steps_[at].size <= reach) return false;
+      reach += steps_[at].size * (steps_[at].highest - steps_[at].lowest);
+    }
+    return true;
   }
 
   /// Whether some sum is `target`.
   bool contain(Index target) {
-    std::sort(begin(), end(), [](const Steps& a, const Steps& b) { return a.size > b.size; });
-    Steps* last = begin();
-    for (Steps* next = begin() + 1; next < end(); ++next) {
-      if (next->size == last->size) {
-        last->lowest += next->lowest;
-        last->highest += next->highest;
+    std::size_t merged = 0;  // steps of one size are one
+    for (std::size_t at = 1; at < count_; ++at) {
+      if (steps_[at].size == steps_[merged].size) {
+        steps_[merged].lowest += steps_[at].lowest;
+        steps_[merged].highest += steps_[at].highest;
       } else {
-        *++last = *next;
+        steps_[++merged] = steps_[at];
       }
     }
-    if (count_ > 0) count_ = static_cast<std::size_t>(last - begin()) + 1;
+    count_ = std::min(count_, merged + 1);
     // Where steps are nested, two or three multiples of each are tried. Where views are so woven
     // that more are left, the answer is yes: it refuses what no array's parts need.
     Index tries = 10'000;
-    return contain(begin(), target, tries);
+    return contain(0, target, tries);
   }
 
  private:
-  Steps* begin() { return steps_.data(); }
-  Steps* end() { return steps_.data() + count_; }
-
   void add(Index size, Index last) {
-    if (last != 0) steps_[count_++] = {size, std::min<Index>(last, 0), std::max<Index>(last, 0)};
+    if (last == 0) return;
+    std::size_t at = count_++;
+    for (; at > 0 && steps_[at - 1].size < size; --at) steps_[at] = steps_[at - 1];
+    steps_[at] = {size, std::min<Index>(last, 0), std::max<Index>(last, 0)};
   }
 
-  bool contain(const Steps* step, Index target, Index& tries) {
-    if (step == end() || step->size == 0) return target == 0;
+  /// Whether the steps from `at` on have a sum that is `target`.
+  bool contain(std::size_t at, Index target, Index& tries) const {
+    if (at == count_ || steps_[at].size == 0) return target == 0;
+    const Steps& step = steps_[at];
     Index lowest = 0, highest = 0;  // what the shorter steps reach
-    for (const Steps* next = step + 1; next != end(); ++next) {
-      lowest += next->size * next->lowest;
-      highest += next->size * next->highest;
+    for (std::size_t next = at + 1; next < count_; ++next) {
+      lowest += steps_[next].size * steps_[next].lowest;
+      highest += steps_[next].size * steps_[next].highest;
     }
-    // The first multiple from which the shorter steps may reach the target: one too low at most.
-    const Index first = std::max(step->lowest, (target - highest) / step->size);
-    for (Index times = first; times <= step->highest; ++times) {
-      const Index rest = target - times * step->size;
+    // The first multiple from which the shorter steps may reach the target, or the one before it.
+    const Index first = std::max(step.lowest, (target - highest) / step.size);
+    for (Index times = first; times <= step.highest; ++times) {
+      const Index rest = target - times * step.size;
       if (rest < lowest) return false;
-      if (--tries < 0 || contain(step + 1, rest, tries)) return true;
+      if (--tries < 0 || contain(at + 1, rest, tries)) return true;
     }
     return false;
   }
 
+  /// The longest first.
   std::array<Steps, 10> steps_{};
   std::size_t count_ = 0;
 };
