@@ -77,10 +77,12 @@ void compare(const std::string& name, const Array& found, const FileArray& expec
   for (std::size_t i = 0; i < size_of(found); ++i) {
     const double is = element(found, i), should_be = element(expected.array, i);
     if (is == should_be || (std::isnan(is) && std::isnan(should_be))) continue;
-    double error = std::fabs(is - should_be);
-    if (!std::isfinite(error)) error = std::numeric_limits<double>::infinity();
-    result.largest_error = std::max(result.largest_error, error);
-    if (!(error <= tolerance.absolute + tolerance.relative * std::fabs(should_be))) {
+    const double error = std::fabs(is - should_be);
+    const double allowed = tolerance.absolute + tolerance.relative * std::fabs(should_be);
+    const bool finite = std::isfinite(error);
+    result.largest_error =
+        std::max(result.largest_error, finite ? error : std::numeric_limits<double>::infinity());
+    if (!finite || error > allowed) {
       fail(fmt::format("{}{} is {}, and {} was expected", name,
                        place_text(static_cast<Index>(i), found.shape), is, should_be));
     }
