@@ -204,6 +204,21 @@ TEST_F(CliConform, EveryModeShowsItsStage) {
   with_stage("1", y, {0, capped, capped});
   with_stage("2", y, {0.5F, capped, none});
   with_stage("3", y, {1 - second, second, 0});
+
+  // Padding is masked too, and its keys have scores.
+  const auto with_padding = [&](const std::string& mode, std::vector<float> stage) {
+    SCOPED_TRACE(mode);
+    save_case("one", R"("qk_matmul_output_mode": )" + mode, R"(, "", "", "", "nonpad_kv_seqlen")",
+              R"(, "", "", "qk_matmul_output")");
+    save<float>("one/Q", {1, 1, 1, 1}, {2});
+    save<Index>("one/nonpad_kv_seqlen", {1}, {1});
+    save<float>("one/Y", {1, 1, 1, 1}, {4});
+    save<float>("one/qk_matmul_output", {1, 1, 1, 2}, std::move(stage));
+    expect_passed();
+  };
+  with_padding("0", {0, 2});
+  with_padding("2", {0, none});
+  with_padding("3", {1, 0});
 }
 
 TEST_F(CliConform, WhatCannotBeReadIsSaidInOneSentence) {
