@@ -416,6 +416,8 @@ TEST_F(CliAttend, OptionsThatDoNotFitAreRefused) {
   refused(files + "--key-length lengths.npy", {"key_length has 2 entries", "batch size is 1"});
   refused(files + "--first-key beyond.npy", {"first_key[0] is 3", "number of keys, 2"});
   refused(files + "--key-length q.npy", {"q.npy", "integer", "[batch]"});
+  save<Index>("empty", {0}, {});
+  refused(files + "--key-length empty.npy", {"empty.npy", "integer", "[batch]"});
   refused(files + "--key-length none.npy", {"none.npy", "No such file"});
   refused(files + "--mask row.npy", {"mask has shape [1, 1, 1, 3]", "[1, 1, 2, 2]"});
   refused(files + "--mask lengths.npy", {"lengths.npy holds integers", "boolean"});
