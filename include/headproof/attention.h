@@ -112,8 +112,9 @@ Status attention_backward_into(View<const Scalar, 4> q, View<const Scalar, 4> k,
                                const AttentionOptions& options, View<Scalar, 4> d_q,
                                View<Scalar, 4> d_k, View<Scalar, 4> d_v);
 
-/// The definition of attention, every stage kept; precondition: the shapes are right
-/// (`attention_shape_error`). Nothing computed from a masked entry reaches a result. A row without
+/// The definition of attention, every stage kept; precondition: `attention_error` finds nothing.
+/// Softcap and mask are found in `logits`; `scores` are those of all keys but padding, where they
+/// are 0. `progress` is not called. Nothing computed from a masked entry reaches a result. A row without
 /// an allowed key has weights 0, out 0 and lse -inf; a logit that is NaN or +inf, or all of them
 /// -inf by their own value, makes its row NaN and no other.
 /// Scalar: float, double, long double, or std::complex<double> for complex-step derivatives (the

@@ -21,8 +21,8 @@ struct KeyRange {
 class VisibleKeys {
  public:
   VisibleKeys(const AttentionOptions& options, Index b, Index seq_len_q, Index seq_len_k)
-      : first_(options.first_key.data == nullptr ? 0 : options.first_key(b)),
-        end_(options.key_length.data == nullptr ? seq_len_k : options.key_length(b)),
+      : first_(options.first_key.size() == 0 ? 0 : options.first_key(b)),
+        end_(options.key_length.size() == 0 ? seq_len_k : options.key_length(b)),
         offset_(options.query_offset.value_or(
             options.causal == Causal::bottom_right ? end_ - seq_len_q : 0)),
         before_(options.window ? *options.window - 1 : unlimited),

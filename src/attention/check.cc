@@ -1,0 +1,192 @@
+#include "attention/check.h"
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <variant>
+
+namespace headproof {
+namespace {
+
+std::string text_of(const AnyView& view, const std::array<Index, 4>& sizes) {
+  std::string text = "[";
+  for (std::size_t axis = 0; axis < static_cast<std::size_t>(view.rank); ++axis) {
+    text += (axis > 0 ? ", " : "") + std::to_string(sizes[axis]);
+  }
+  return text + "]";
+}
+
+std::string described(const AnyView& view) {
+  return std::string(view.name) + " (shape " + text_of(view, view.shape) + ", strides " +
+         text_of(view, view.strides) + ")";
+}
+
+bool is_empty(const AnyView& view) {
+  return std::find(view.shape.begin(), view.shape.end(), 0) != view.shape.end();
+}
+
+/// The multiples lowest .. highest of a number of bytes.
+struct Steps {
+  Index size, lowest, highest;
+};
+
+/// Where the bytes of views lie, as sums of multiples of step sizes: a step for each axis and one
+/// for the bytes of an element.
+class Offsets {
+ public:
+  /// Adds a view's offsets from its data, or (sign -1) subtracts them.
+  void add(const AnyView& view, Index sign) {
+    add(1, sign * (view.element_size - 1));
+    for (std::size_t axis = 0; axis < 4; ++axis) {
+      if (view.shape[axis] == 1) continue;  // its stride may be anything
+      const Index stride = view.strides[axis] * view.element_size;
+      add(std::abs(stride), (stride < 0 ? -sign : sign) * (view.shape[axis] - 1));
+    }
+  }
+
+  /// Whether each step is longer than what the shorter ones reach together, so that no two
+  /// combinations of multiples have one sum. It is so in every array and its parts.
+  bool are_nested() const {
+    Index reach = 0;
+    for (std::size_t at = count_; at-- > 0;) {
+      if (steps_[at].size <= reach) return false;
+      reach += steps_[at].size * (steps_[at].highest - steps_[at].lowest);
+    }
+    return true;
+  }
+
+  /// Whether some sum is `target`.
+  bool contain(Index target) {
+    std::size_t merged = 0;  // steps of one size are one
+    for (std::size_t at = 1; at < count_; ++at) {
+      if (steps_[at].size == steps_[merged].size) {
+        steps_[merged].lowest += steps_[at].lowest;
+        steps_[merged].highest += steps_[at].highest;
+      } else {
+        steps_[++merged] = steps_[at];
+      }
+    }
+    count_ = std::min(count_, merged + 1);
+    // Where steps are nested, two or three multiples of each are tried. Where views are so woven
+    // that more are left, the answer is yes: it refuses what no array's parts need.
+    Index tries = 10'000;
+    return contain(0, target, tries);
+  }
+
+ private:
+  void add(Index size, Index last) {
+    if (last == 0) return;
+    std::size_t at = count_++;
+    for (; at > 0 && steps_[at - 1].size < size; --at) steps_[at] = steps_[at - 1];
+    steps_[at] = {size, std::min<Index>(last, 0), std::max<Index>(last, 0)};
+  }
+
+  /// Whether the steps from `at` on have a sum that is `target`.
+  bool contain(std::size_t at, Index target, Index& tries) const {
+    if (at == count_ || steps_[at].size == 0) return target == 0;
+    const Steps& step = steps_[at];
+    Index lowest = 0, highest = 0;  // what the shorter steps reach
+    for (std::size_t next = at + 1; next < count_; ++next) {
+      lowest += steps_[next].size * steps_[next].lowest;
+      highest += steps_[next].size * steps_[next].highest;
+    }
+    // The first multiple from which the shorter steps may reach the target, or the one before it.
+    const Index first = std::max(step.lowest, (target - highest) / step.size);
+    for (Index times = first; times <= step.highest; ++times) {
+      const Index rest = target - times * step.size;
+      if (rest < lowest) return false;
+      if (--tries < 0 || contain(at + 1, rest, tries)) return true;
+    }
+    return false;
+  }
+
+  /// The longest first.
+  std::array<Steps, 10> steps_{};
+  std::size_t count_ = 0;
+};
+
+}  // namespace
+
+std::array<AnyView, 3> views_of(const AttentionOptions& options) {
+  const AnyView mask = std::visit(
+      [](const auto& view) {
+        if constexpr (std::is_same_v<decltype(view), const std::monostate&>) {
+          return AnyView("mask", View<const bool, 4>());
+        } else {
+          return AnyView("mask", view);
+        }
+      },
+      options.mask);
+  return {mask, AnyView("first_key", options.first_key), AnyView("key_length", options.key_length)};
+}
+
+std::optional<Error> shape_error(const AnyView& view, const std::array<Index, 4>& expected) {
+  if (view.shape == expected) return std::nullopt;
+  return Error{std::string(view.name) + " has shape " + text_of(view, view.shape) +
+               ", and these inputs need " + text_of(view, expected)};
+}
+
+std::optional<Error> data_error(const AnyView& view) {
+  if (is_empty(view)) return std::nullopt;
+  if (view.data == nullptr) {
+    return Error{std::string(view.name) + " has shape " + text_of(view, view.shape) +
+                 ", but its data is null"};
+  }
+  // A double, because this is where numbers may be too large for an Index.
+  double reach = 0;
+  for (std::size_t axis = 0; axis < 4; ++axis) {
+    reach += static_cast<double>(view.shape[axis] - 1) *
+             std::fabs(static_cast<double>(view.strides[axis])) *
+             static_cast<double>(view.element_size);
+  }
+  if (reach < 0x1p60) return std::nullopt;
+  return Error{described(view) + " reaches over more memory than there is"};
+}
+
+std::optional<Error> self_overlap_error(const AnyView& output) {
+  if (is_empty(output)) return std::nullopt;
+  Offsets offsets;
+  offsets.add(output, 1);
+  if (offsets.are_nested()) return std::nullopt;
+  return Error{described(output) + " is written, but some of its elements share memory"};
+}
+
+std::optional<Error> overlap_error(const AnyView& output, const AnyView& other) {
+  if (is_empty(output) || is_empty(other)) return std::nullopt;
+  // output.data + one offset = other.data + another
+  Offsets offsets;
+  offsets.add(output, 1);
+  offsets.add(other, -1);
+  const auto address = [](const AnyView& view) { return std::bit_cast<std::intptr_t>(view.data); };
+  if (!offsets.contain(address(other) - address(output))) return std::nullopt;
+  return Error{described(output) + " overlaps " + described(other) +
+               ", which must not change while it is written"};
+}
+
+std::optional<Error> memory_error(std::initializer_list<AnyView> inputs,
+                                  const AttentionOptions& options,
+                                  std::initializer_list<AnyView> outputs) {
+  for (const AnyView& view : inputs) {
+    if (auto error = data_error(view)) return error;
+  }
+  const auto of_options = views_of(options);
+  for (const AnyView* output = outputs.begin(); output != outputs.end(); ++output) {
+    if (auto error = data_error(*output)) return error;
+    if (auto error = self_overlap_error(*output)) return error;
+    const auto overlap_with = [&](const AnyView& other) { return overlap_error(*output, other); };
+    for (const AnyView& input : inputs) {
+      if (auto error = overlap_with(input)) return error;
+    }
+    for (const AnyView& view : of_options) {
+      if (auto error = overlap_with(view)) return error;
+    }
+    for (const AnyView* other = outputs.begin(); other != output; ++other) {
+      if (auto error = overlap_with(*other)) return error;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace headproof
