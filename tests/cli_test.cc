@@ -12,7 +12,7 @@ namespace {
 
 using Cli = CommandTest;
 
-constexpr const char* verbs[] = {"lecture", "theorems", "attend"};
+constexpr const char* verbs[] = {"lecture", "theorems", "attend", "bench"};
 
 TEST_F(Cli, AloneOrAskedForHelpItListsItsVerbs) {
   const Ended alone = run("");
