@@ -277,8 +277,8 @@ def seconds_of(contender, repeats):
 
 
 def measure(contenders, seconds):
-    """The median time of each, in turns. A way that is twice as slow as another of its library's
-    cannot be its best and leaves after the first look."""
+    """The median time of each, in turns. Where a call takes long, a way that is twice as slow as
+    another of its library's cannot be its best and leaves after the first look."""
     repeats, first = {}, {}
     for contender in contenders:
         contender.run()
@@ -288,7 +288,8 @@ def measure(contenders, seconds):
             elapsed = seconds_of(contender, repeats[contender])
         first[contender] = elapsed / repeats[contender]
     running = [c for c in contenders
-               if first[c] <= 2 * min(first[d] for d in contenders if d.library == c.library)]
+               if first[c] <= max(0.1, 2 * min(first[d] for d in contenders
+                                               if d.library == c.library))]
     times = {contender: [] for contender in running}
     start = time.perf_counter()
     turns = 0
