@@ -11,8 +11,8 @@ namespace {
 
 using headproof::Index;
 
-/// Mirrored by `Problem` in peers.py. Arrays are dense: q, out and their gradients [batch, num_heads,
-/// seq_len, head_dim], k, v and theirs [batch, num_kv_heads, seq_len, head_dim].
+/// Mirrored by `Problem` in peers.py. Arrays are dense: q, out and their gradients [batch,
+/// num_heads, seq_len, head_dim], k, v and theirs [batch, num_kv_heads, seq_len, head_dim].
 struct Problem {
   Index batch, num_heads, num_kv_heads, seq_len, head_dim;
   const float *q, *k, *v, *d_out;
@@ -55,9 +55,8 @@ int headproof_peers_forward(const Problem* p) {
 
 int headproof_peers_gradients(const Problem* p) {
   static const headproof::AttentionOptions options = causal();
-  const auto forward =
-      headproof::attention_into<float>(p->queries(p->q), p->keys(p->k), p->keys(p->v), options,
-                                       p->queries(p->out), p->lse_view());
+  const auto forward = headproof::attention_into<float>(
+      p->queries(p->q), p->keys(p->k), p->keys(p->v), options, p->queries(p->out), p->lse_view());
   if (!forward) return 1;
   const auto backward = headproof::attention_backward_into<float>(
       p->queries(p->q), p->keys(p->k), p->keys(p->v), p->queries<const float>(p->out),
