@@ -12,7 +12,7 @@ namespace {
 
 using Cli = CommandTest;
 
-constexpr const char* verbs[] = {"lecture", "theorems", "attend", "conform"};
+constexpr const char* verbs[] = {"lecture", "theorems", "attend", "conform", "bench"};
 
 TEST_F(Cli, AloneOrAskedForHelpItListsItsVerbs) {
   const Ended alone = run("");
