@@ -1,0 +1,417 @@
+// The gradients of attention, square by square: a square is a span of queries of one head and a
+// span of keys that they read. canonical_backward.cc has the order, docs/kernel.md the derivation.
+
+#include <tbb/parallel_for_each.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#include "attention/allowed.h"
+#include "attention/backward_tile.h"
+#include "attention/check.h"
+#include "attention/float_mode.h"
+#include "attention/order.h"
+#include "attention/parallel.h"
+#include "attention/workspace.h"
+
+namespace headproof {
+namespace {
+
+constexpr Index block = backward_block;
+
+/// Fewer multiplications than this are done before threads wake up.
+constexpr double serial_work = 1e6;
+
+constexpr Index rounded_up(Index count, Index unit) { return (count + unit - 1) / unit * unit; }
+constexpr Index spans_of(Index count) { return rounded_up(count, span_length) / span_length; }
+
+template <class Scalar>
+View<Scalar, 2> rows_of(View<Scalar, 2> rows, Index first, Index count) {
+  if (count > 0) rows.data += first * rows.strides[0];
+  rows.shape[0] = count;
+  return rows;
+}
+
+/// A dense copy [rows, width]; what is beyond the last row and column becomes 0.
+template <class Scalar>
+void copy_rows(View<const Scalar, 2> rows, Index count, Index width, Scalar* copy) {
+  for (Index r = 0; r < rows.shape[0]; ++r, copy += width) {
+    for (Index c = 0; c < rows.shape[1]; ++c) copy[c] = rows(r, c);
+    std::fill(copy + rows.shape[1], copy + width, Scalar(0));
+  }
+  std::fill_n(copy, (count - rows.shape[0]) * width, Scalar(0));
+}
+
+/// The rows as columns of a panel [columns, block]; what is beyond the last row becomes 0.
+template <class Scalar>
+void copy_transposed(View<const Scalar, 2> rows, Scalar* panel) {
+  for (Index c = 0; c < rows.shape[1]; ++c, panel += block) {
+    for (Index r = 0; r < rows.shape[0]; ++r) panel[r] = rows(r, c);
+    std::fill(panel + rows.shape[0], panel + block, Scalar(0));
+  }
+}
+
+template <class Scalar>
+void add_rows(View<Scalar, 2> sums, const Scalar* rows, Index width) {
+  for (Index r = 0; r < sums.shape[0]; ++r, rows += width) {
+    for (Index c = 0; c < sums.shape[1]; ++c) sums(r, c) += rows[c];
+  }
+}
+
+/// Adding +0 makes a gradient of 0 a +0 for every scale.
+template <class Scalar>
+void multiply_rows(View<Scalar, 2> rows, Scalar scale) {
+  for (Index r = 0; r < rows.shape[0]; ++r) {
+    for (Index c = 0; c < rows.shape[1]; ++c) rows(r, c) = rows(r, c) * scale + Scalar(0);
+  }
+}
+
+/// Clears the bits of keys that the mask forbids a query, and sets what it adds to the logits of
+/// the others; place 0 of both is the key `first`.
+template <class T, class Scalar>
+void apply_mask(View<const T, 1> mask, Index first, std::uint64_t& allowed, Scalar* bias) {
+  for (std::uint64_t rest = allowed; rest != 0; rest &= rest - 1) {
+    const int j = std::countr_zero(rest);
+    bool may = true;
+    if constexpr (std::is_same_v<T, bool>) {
+      may = mask(first + j);
+    } else {
+      bias[j] = static_cast<Scalar>(mask(first + j));
+      may = bias[j] != -std::numeric_limits<Scalar>::infinity();
+    }
+    if (!may) allowed &= ~(std::uint64_t{1} << j);
+  }
+}
+
+/// A key head and the query heads that read it, and where among them a square lies. The query
+/// spans of those heads are counted through, one head after another.
+struct Square {
+  Index b, kv, query_span, key_span;
+};
+
+template <class Scalar>
+class Backward {
+ public:
+  Backward(View<const Scalar, 4> q, View<const Scalar, 4> k, View<const Scalar, 4> v,
+           View<const Scalar, 4> out, View<const Scalar, 3> lse, View<const Scalar, 4> d_out,
+           const AttentionOptions& options, View<Scalar, 4> d_q, View<Scalar, 4> d_k,
+           View<Scalar, 4> d_v)
+      : q_(q),
+        k_(k),
+        v_(v),
+        out_(out),
+        lse_(lse),
+        d_out_(d_out),
+        options_(options),
+        d_q_(d_q),
+        d_k_(d_k),
+        d_v_(d_v),
+        group_(k.shape[1] == 0 ? 0 : q.shape[1] / k.shape[1]),
+        scale_(scale_of<Scalar>(options, q.shape[3])) {
+    for (Index b = 0; b < q.shape[0]; ++b) {
+      const VisibleKeys visible = visible_in(b);
+      for (Index first = 0; first < q.shape[2]; first += span_length) {
+        seen_.push_back(seen_by(visible, first, std::min(first + span_length, q.shape[2])));
+      }
+    }
+  }
+
+  Index query_spans() const { return group_ * spans_of(q_.shape[2]); }
+  Index key_spans() const { return spans_of(k_.shape[2]); }
+
+  /// About how many multiplications the square takes.
+  double work(const Square& square) const {
+    const KeyRange keys = keys_of(square);
+    const Index entries = (keys.end - keys.begin) * queries_of(square).count;
+    return static_cast<double>(entries) * static_cast<double>(3 * q_.shape[3] + 2 * v_.shape[3]);
+  }
+
+  /// What comes before a key head's first square.
+  void start(Index b, Index kv) const {
+    const auto clear = [](View<Scalar, 2> rows) {
+      rows.for_each([](Scalar& value) { value = 0; });
+    };
+    for (Index h = kv * group_; h < (kv + 1) * group_; ++h) clear(d_q_[b][h]);
+    clear(d_k_[b][kv]);
+    clear(d_v_[b][kv]);
+  }
+
+  /// Adds a square's part to the gradients. Squares that share a query span or a key span are added
+  /// in ascending order.
+  void add(const Square& square) const;
+
+  /// What comes after a key head's last square.
+  void finish(Index b, Index kv) const {
+    for (Index h = kv * group_; h < (kv + 1) * group_; ++h) multiply_rows(d_q_[b][h], scale_);
+    multiply_rows(d_k_[b][kv], scale_);
+  }
+
+ private:
+  struct Queries {
+    Index head, first, count;
+  };
+
+  VisibleKeys visible_in(Index b) const {
+    return VisibleKeys(options_, b, q_.shape[2], k_.shape[2]);
+  }
+
+  /// From the first key that one of these queries sees to the last.
+  static KeyRange seen_by(const VisibleKeys& visible, Index first, Index end) {
+    KeyRange seen;
+    for (Index i = first; i < end; ++i) {
+      const KeyRange keys = visible.of(i);
+      if (keys.begin == keys.end) continue;
+      if (seen.begin == seen.end) seen = keys;
+      seen = {std::min(seen.begin, keys.begin), std::max(seen.end, keys.end)};
+    }
+    return seen;
+  }
+
+  Queries queries_of(const Square& square) const {
+    const Index spans = spans_of(q_.shape[2]);
+    const Index first = square.query_span % spans * span_length;
+    return {square.kv * group_ + square.query_span / spans, first,
+            std::min(span_length, q_.shape[2] - first)};
+  }
+
+  /// The keys of a square that its queries see.
+  KeyRange keys_of(const Square& square) const {
+    const Index spans = spans_of(q_.shape[2]);
+    const KeyRange seen =
+        seen_[static_cast<std::size_t>(square.b * spans + square.query_span % spans)];
+    const Index first = visible_in(square.b).sequence().begin + square.key_span * span_length;
+    const KeyRange keys{std::max(seen.begin, first), std::min(seen.end, first + span_length)};
+    return keys.begin < keys.end ? keys : KeyRange{};
+  }
+
+  View<const Scalar, 4> q_, k_, v_, out_;
+  View<const Scalar, 3> lse_;
+  View<const Scalar, 4> d_out_;
+  const AttentionOptions& options_;
+  View<Scalar, 4> d_q_, d_k_, d_v_;
+  Index group_;  ///< query heads that read one key head
+  Scalar scale_;
+  std::vector<KeyRange> seen_;  ///< [batch, spans of queries]
+};
+
+template <class Scalar>
+void Backward<Scalar>::add(const Square& square) const {
+  const KeyRange seen = keys_of(square);
+  if (seen.begin == seen.end) return;
+  const Index b = square.b, kv = square.kv;
+  const Queries queries = queries_of(square);
+  const auto part_of = [&](const auto& array) {
+    return rows_of(array[b][queries.head], queries.first, queries.count);
+  };
+  const auto d_out = part_of(d_out_);
+  const Index head_dim = q_.shape[3], value_dim = v_.shape[3];
+  constexpr Index lanes = 64 / Index{sizeof(Scalar)};
+  const Index key_width = rounded_up(head_dim, lanes), value_width = rounded_up(value_dim, lanes);
+  const Index rows = rounded_up(queries.count, block);
+
+  const Workspace space(sizeof(Scalar) *
+                        static_cast<std::size_t>(rows * (2 * key_width + value_width + 2) +
+                                                 block * (2 * key_width + value_width + head_dim +
+                                                          value_dim + 3 * block)));
+  Scalar* free_space = space.as<Scalar>();
+  const auto take = [&free_space](Index count) {
+    return std::exchange(free_space, free_space + count);
+  };
+  Scalar* const q_rows = take(rows * key_width);
+  Scalar* const d_out_rows = take(rows * value_width);
+  Scalar* const d_q_rows = take(rows * key_width);
+  Scalar* const lse = take(rows);
+  Scalar* const deltas = take(rows);
+  Scalar* const k_rows = take(block * key_width);
+  Scalar* const d_k_rows = take(block * key_width);
+  Scalar* const d_v_rows = take(block * value_width);
+  Scalar* const k_panel = take(block * head_dim);
+  Scalar* const v_panel = take(block * value_dim);
+  Scalar* const p = take(block * block);
+  Scalar* const ds = take(block * block);
+  Scalar* const bias = take(block * block);
+
+  copy_rows<Scalar>(part_of(q_), rows, key_width, q_rows);
+  copy_rows<Scalar>(d_out, rows, value_width, d_out_rows);
+  std::fill_n(d_q_rows, rows * key_width, Scalar(0));
+  std::fill_n(lse, 2 * rows, Scalar(0));
+  row_deltas(d_out, part_of(out_), deltas);
+  bool matters[span_length];  // whether the loss depends on the row
+  for (Index r = 0; r < queries.count; ++r) {
+    lse[r] = lse_(b, queries.head, queries.first + r);
+    const Scalar* row = d_out_rows + r * value_width;
+    matters[r] = std::any_of(row, row + value_dim, [](Scalar value) { return value != 0; });
+  }
+
+  const VisibleKeys visible = visible_in(b);
+  for (Index key = visible.sequence().begin + square.key_span * span_length; key < seen.end;
+       key += block) {
+    const Index keys = std::min(block, seen.end - key);
+    bool packed = false;
+    for (Index first = 0; first < queries.count; first += block) {
+      std::uint64_t allowed[block] = {}, any = 0;
+      for (Index r = 0; r < std::min(block, queries.count - first); ++r) {
+        if (!matters[first + r]) continue;
+        const Index i = queries.first + first + r;
+        const KeyRange range = visible.of(i);
+        const Index begin = std::max(range.begin - key, Index{0});
+        const Index end = std::min(range.end - key, keys);
+        if (begin >= end) continue;
+        allowed[r] = ~std::uint64_t{0} >> (64 - (end - begin)) << begin;
+        std::visit(
+            [&](const auto& mask) {
+              if constexpr (!std::is_same_v<decltype(mask), const std::monostate&>) {
+                apply_mask(mask_of_head(mask, b, queries.head)[i], key, allowed[r],
+                           bias + r * block);
+              }
+            },
+            options_.mask);
+        any |= allowed[r];
+      }
+      if (any == 0) continue;
+      if (!packed) {
+        const auto k = rows_of(k_[b][kv], key, keys), v = rows_of(v_[b][kv], key, keys);
+        copy_rows(k, block, key_width, k_rows);
+        copy_transposed(k, k_panel);
+        copy_transposed(v, v_panel);
+        std::fill_n(d_k_rows, block * key_width, Scalar(0));
+        std::fill_n(d_v_rows, block * value_width, Scalar(0));
+        packed = true;
+      }
+      add_backward_tile(BackwardTile<Scalar>{
+          .head_dim = head_dim,
+          .value_dim = value_dim,
+          .key_width = key_width,
+          .value_width = value_width,
+          .scale = scale_,
+          .softcap = static_cast<Scalar>(options_.softcap),
+          .allowed = allowed,
+          .bias = std::holds_alternative<View<const float, 4>>(options_.mask) ||
+                          std::holds_alternative<View<const double, 4>>(options_.mask)
+                      ? bias
+                      : nullptr,
+          .q = q_rows + first * key_width,
+          .d_out = d_out_rows + first * value_width,
+          .lse = lse + first,
+          .delta = deltas + first,
+          .k = k_rows,
+          .k_panel = k_panel,
+          .v_panel = v_panel,
+          .p = p,
+          .ds = ds,
+          .d_q = d_q_rows + first * key_width,
+          .d_k = d_k_rows,
+          .d_v = d_v_rows});
+    }
+    if (packed) {
+      add_rows(rows_of(d_k_[b][kv], key, keys), d_k_rows, key_width);
+      add_rows(rows_of(d_v_[b][kv], key, keys), d_v_rows, value_width);
+    }
+  }
+  add_rows(part_of(d_q_), d_q_rows, key_width);
+}
+
+}  // namespace
+
+template <class Scalar>
+Status attention_backward_into(View<const Scalar, 4> q, View<const Scalar, 4> k,
+                               View<const Scalar, 4> v, View<const Scalar, 4> out,
+                               View<const Scalar, 3> lse, View<const Scalar, 4> d_out,
+                               const AttentionOptions& options, View<Scalar, 4> d_q,
+                               View<Scalar, 4> d_k, View<Scalar, 4> d_v) {
+  if (auto error = attention_error(q.shape, k.shape, v.shape, options)) return *error;
+  const std::array<Index, 4> out_shape{q.shape[0], q.shape[1], q.shape[2], v.shape[3]};
+  const std::array<Index, 4> lse_shape{q.shape[0], q.shape[1], q.shape[2], 1};
+  if (auto error = shape_error({"out", out}, out_shape)) return *error;
+  if (auto error = shape_error({"lse", lse}, lse_shape)) return *error;
+  if (auto error = shape_error({"d_out", d_out}, out_shape)) return *error;
+  if (auto error = shape_error({"d_q", d_q}, q.shape)) return *error;
+  if (auto error = shape_error({"d_k", d_k}, k.shape)) return *error;
+  if (auto error = shape_error({"d_v", d_v}, v.shape)) return *error;
+  if (auto error =
+          memory_error({{"q", q}, {"k", k}, {"v", v}, {"out", out}, {"lse", lse}, {"d_out", d_out}},
+                       options, {{"d_q", d_q}, {"d_k", d_k}, {"d_v", d_v}})) {
+    return *error;
+  }
+  const StandardFloatMode mode;
+  const Backward<Scalar> backward(q, k, v, out, lse, d_out, options, d_q, d_k, d_v);
+  const Index num_kv_heads = k.shape[1], heads = k.shape[0] * num_kv_heads;
+  const Index query_spans = backward.query_spans(), key_spans = backward.key_spans();
+  const Index squares_of_a_head = query_spans * key_spans, squares = heads * squares_of_a_head;
+  const auto square = [=](Index n) {
+    const Index head = n / squares_of_a_head;
+    return Square{head / num_kv_heads, head % num_kv_heads, n / key_spans % query_spans,
+                  n % key_spans};
+  };
+  double work = 0;
+  for (Index n = 0; n < squares; ++n) work += backward.work(square(n));
+  const bool parallel = work > serial_work;
+  Progress progress(options.progress, work);
+  const auto no_state = [] { return 0; };
+  const auto add = [&](Index n) {
+    const StandardFloatMode task_mode;
+    const double of_square = backward.work(square(n));
+    if (of_square == 0 || progress.stopped()) return;
+    backward.add(square(n));
+    progress.add(of_square);
+  };
+
+  share_out(heads, parallel, no_state,
+            [&](int, Index head) { backward.start(head / num_kv_heads, head % num_kv_heads); });
+  if (!parallel) {
+    for (Index n = 0; n < squares; ++n) add(n);
+  } else {
+    // A square waits for those before it in its row and in its column.
+    std::vector<std::atomic<signed char>> waits_for(static_cast<std::size_t>(squares));
+    for (Index n = 0; n < squares; ++n) {
+      waits_for[static_cast<std::size_t>(n)] = static_cast<signed char>(
+          (n % key_spans > 0 ? 1 : 0) + (n / key_spans % query_spans > 0 ? 1 : 0));
+    }
+    std::vector<Index> first_squares;
+    for (Index head = 0; head < heads; ++head) first_squares.push_back(head * squares_of_a_head);
+    tbb::parallel_for_each(first_squares, [&](Index n, tbb::feeder<Index>& feeder) {
+      add(n);
+      const auto end_wait = [&](Index next) {
+        if (--waits_for[static_cast<std::size_t>(next)] == 0) feeder.add(next);
+      };
+      if (n % key_spans + 1 < key_spans) end_wait(n + 1);
+      if (n / key_spans % query_spans + 1 < query_spans) end_wait(n + key_spans);
+    });
+  }
+  if (progress.stopped()) return Error{"attention_backward was stopped by its progress callback"};
+  share_out(heads, parallel, no_state,
+            [&](int, Index head) { backward.finish(head / num_kv_heads, head % num_kv_heads); });
+  return std::monostate();
+}
+
+template <class Scalar>
+Result<AttentionGradients<Scalar>> attention_backward(
+    View<const Scalar, 4> q, View<const Scalar, 4> k, View<const Scalar, 4> v,
+    View<const Scalar, 4> out, View<const Scalar, 3> lse, View<const Scalar, 4> d_out,
+    const AttentionOptions& options) {
+  if (auto error = attention_error(q.shape, k.shape, v.shape, options)) return *error;
+  AttentionGradients<Scalar> result{Tensor<Scalar, 4>(q.shape), Tensor<Scalar, 4>(k.shape),
+                                    Tensor<Scalar, 4>(v.shape)};
+  const auto done = attention_backward_into<Scalar>(
+      q, k, v, out, lse, d_out, options, result.d_q.view(), result.d_k.view(), result.d_v.view());
+  if (!done) return done.error();
+  return result;
+}
+
+#define HEADPROOF_INSTANTIATE(Scalar)                                                             \
+  template Status attention_backward_into(                                                        \
+      View<const Scalar, 4>, View<const Scalar, 4>, View<const Scalar, 4>, View<const Scalar, 4>, \
+      View<const Scalar, 3>, View<const Scalar, 4>, const AttentionOptions&, View<Scalar, 4>,     \
+      View<Scalar, 4>, View<Scalar, 4>);                                                          \
+  template Result<AttentionGradients<Scalar>> attention_backward(                                 \
+      View<const Scalar, 4>, View<const Scalar, 4>, View<const Scalar, 4>, View<const Scalar, 4>, \
+      View<const Scalar, 3>, View<const Scalar, 4>, const AttentionOptions&);
+HEADPROOF_INSTANTIATE(float)
+HEADPROOF_INSTANTIATE(double)
+#undef HEADPROOF_INSTANTIATE
+
+}  // namespace headproof

@@ -1,0 +1,61 @@
+// Work shared out to threads.
+#pragma once
+
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+
+#include "attention/float_mode.h"
+#include "headproof/tensor.h"
+
+namespace headproof {
+
+/// Calls task(state, i) for i = 0 .. count - 1, each once, in this order but for what runs at the
+/// same time; `make_state()` makes what a thread keeps from task to task. Each task runs in the
+/// standard floating-point mode.
+template <class MakeState, class Task>
+void share_out(Index count, bool parallel, const MakeState& make_state, const Task& task) {
+  const Index threads =
+      parallel ? std::min<Index>(count, tbb::this_task_arena::max_concurrency()) : 1;
+  std::atomic<Index> next = 0;
+  const auto work = [&](Index) {
+    const StandardFloatMode mode;
+    const auto state = make_state();
+    for (Index i = next++; i < count; i = next++) task(state, i);
+  };
+  if (threads <= 1) {
+    work(0);
+  } else {
+    tbb::parallel_for(Index{0}, threads, work, tbb::simple_partitioner());
+  }
+}
+
+/// Tells the caller's callback how far the work is, and whether to go on.
+class Progress {
+ public:
+  Progress(const std::function<bool(double)>& callback, double total)
+      : callback_(callback), total_(total) {}
+
+  /// Whether the work was stopped.
+  bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
+
+  /// This much more of the total is done.
+  void add(double work) {
+    if (!callback_) return;
+    const std::lock_guard lock(mutex_);
+    done_ += work;
+    if (!stopped() && !callback_(std::min(done_ / total_, 1.0))) stopped_ = true;
+  }
+
+ private:
+  const std::function<bool(double)>& callback_;
+  const double total_;
+  double done_ = 0;
+  std::atomic<bool> stopped_ = false;
+  std::mutex mutex_;
+};
+
+}  // namespace headproof
