@@ -36,38 +36,66 @@ View<Scalar, 2> rows_of(View<Scalar, 2> rows, Index first, Index count) {
   return rows;
 }
 
-/// A dense copy [rows, width]; what is beyond the last row and column becomes 0.
+/// Calls function(r, row, step) for each row, whose elements are row[c * step].
+template <class Scalar, class Function>
+void for_each_row(View<Scalar, 2> rows, Function&& function) {
+  for (Index r = 0; r < rows.shape[0]; ++r) {
+    Scalar* const row = rows.data + r * rows.strides[0];
+    if (rows.strides[1] == 1) {
+      function(r, row, std::integral_constant<Index, 1>());  // vectors can do this
+    } else {
+      function(r, row, rows.strides[1]);
+    }
+  }
+}
+
+/// A dense copy [count, width]; what is beyond the last row and column becomes 0.
 template <class Scalar>
 void copy_rows(View<const Scalar, 2> rows, Index count, Index width, Scalar* copy) {
-  for (Index r = 0; r < rows.shape[0]; ++r, copy += width) {
-    for (Index c = 0; c < rows.shape[1]; ++c) copy[c] = rows(r, c);
-    std::fill(copy + rows.shape[1], copy + width, Scalar(0));
-  }
-  std::fill_n(copy, (count - rows.shape[0]) * width, Scalar(0));
+  const Index columns = rows.shape[1];
+  for_each_row(rows, [=](Index r, const Scalar* row, auto step) {
+    Scalar* const to = copy + r * width;
+    for (Index c = 0; c < columns; ++c) to[c] = row[c * step];
+    std::fill(to + columns, to + width, Scalar(0));
+  });
+  std::fill_n(copy + rows.shape[0] * width, (count - rows.shape[0]) * width, Scalar(0));
 }
 
 /// The rows as columns of a panel [columns, block]; what is beyond the last row becomes 0.
 template <class Scalar>
 void copy_transposed(View<const Scalar, 2> rows, Scalar* panel) {
-  for (Index c = 0; c < rows.shape[1]; ++c, panel += block) {
-    for (Index r = 0; r < rows.shape[0]; ++r) panel[r] = rows(r, c);
+  const Index columns = rows.shape[1];
+  for_each_row(rows, [=](Index r, const Scalar* row, auto step) {
+    for (Index c = 0; c < columns; ++c) panel[c * block + r] = row[c * step];
+  });
+  for (Index c = 0; c < columns; ++c, panel += block) {
     std::fill(panel + rows.shape[0], panel + block, Scalar(0));
   }
 }
 
 template <class Scalar>
+void clear_rows(View<Scalar, 2> rows) {
+  const Index columns = rows.shape[1];
+  for_each_row(rows, [=](Index, Scalar* row, auto step) {
+    for (Index c = 0; c < columns; ++c) row[c * step] = 0;
+  });
+}
+
+template <class Scalar>
 void add_rows(View<Scalar, 2> sums, const Scalar* rows, Index width) {
-  for (Index r = 0; r < sums.shape[0]; ++r, rows += width) {
-    for (Index c = 0; c < sums.shape[1]; ++c) sums(r, c) += rows[c];
-  }
+  const Index columns = sums.shape[1];
+  for_each_row(sums, [=](Index r, Scalar* sum, auto step) {
+    for (Index c = 0; c < columns; ++c) sum[c * step] += rows[r * width + c];
+  });
 }
 
 /// Adding +0 makes a gradient of 0 a +0 for every scale.
 template <class Scalar>
 void multiply_rows(View<Scalar, 2> rows, Scalar scale) {
-  for (Index r = 0; r < rows.shape[0]; ++r) {
-    for (Index c = 0; c < rows.shape[1]; ++c) rows(r, c) = rows(r, c) * scale + Scalar(0);
-  }
+  const Index columns = rows.shape[1];
+  for_each_row(rows, [=](Index, Scalar* row, auto step) {
+    for (Index c = 0; c < columns; ++c) row[c * step] = row[c * step] * scale + Scalar(0);
+  });
 }
 
 /// Clears the bits of keys that the mask forbids a query, and sets what it adds to the logits of
@@ -132,12 +160,9 @@ class Backward {
 
   /// What comes before a key head's first square.
   void start(Index b, Index kv) const {
-    const auto clear = [](View<Scalar, 2> rows) {
-      rows.for_each([](Scalar& value) { value = 0; });
-    };
-    for (Index h = kv * group_; h < (kv + 1) * group_; ++h) clear(d_q_[b][h]);
-    clear(d_k_[b][kv]);
-    clear(d_v_[b][kv]);
+    for (Index h = kv * group_; h < (kv + 1) * group_; ++h) clear_rows(d_q_[b][h]);
+    clear_rows(d_k_[b][kv]);
+    clear_rows(d_v_[b][kv]);
   }
 
   /// Adds a square's part to the gradients. Squares that share a query span or a key span are added
@@ -240,41 +265,55 @@ void Backward<Scalar>::add(const Square& square) const {
   std::fill_n(d_q_rows, rows * key_width, Scalar(0));
   std::fill_n(lse, 2 * rows, Scalar(0));
   row_deltas(d_out, part_of(out_), deltas);
-  bool matters[span_length];  // whether the loss depends on the row
+
+  // Which of the square's keys each query sees before the mask: none where its d_out is 0, because
+  // the loss does not depend on it.
+  const VisibleKeys visible = visible_in(b);
+  const Index first_key = visible.sequence().begin + square.key_span * span_length;
+  struct {
+    std::int16_t begin = 0, end = 0;
+  } ranges[span_length];
   for (Index r = 0; r < queries.count; ++r) {
     lse[r] = lse_(b, queries.head, queries.first + r);
-    const Scalar* row = d_out_rows + r * value_width;
-    matters[r] = std::any_of(row, row + value_dim, [](Scalar value) { return value != 0; });
+    const Scalar* const row = d_out_rows + r * value_width;
+    if (std::all_of(row, row + value_dim, [](Scalar value) { return value == 0; })) continue;
+    const KeyRange range = visible.of(queries.first + r);
+    const auto place = [&](Index key) {
+      return static_cast<std::int16_t>(std::clamp<Index>(key - first_key, 0, span_length));
+    };
+    ranges[r] = {place(range.begin), place(range.end)};
   }
 
-  const VisibleKeys visible = visible_in(b);
-  for (Index key = visible.sequence().begin + square.key_span * span_length; key < seen.end;
-       key += block) {
-    const Index keys = std::min(block, seen.end - key);
+  for (Index key = 0; key < seen.end - first_key; key += block) {
+    const Index keys = std::min(block, seen.end - first_key - key);
     bool packed = false;
     for (Index first = 0; first < queries.count; first += block) {
-      std::uint64_t allowed[block] = {}, any = 0;
-      for (Index r = 0; r < std::min(block, queries.count - first); ++r) {
-        if (!matters[first + r]) continue;
-        const Index i = queries.first + first + r;
-        const KeyRange range = visible.of(i);
-        const Index begin = std::max(range.begin - key, Index{0});
-        const Index end = std::min(range.end - key, keys);
-        if (begin >= end) continue;
-        allowed[r] = ~std::uint64_t{0} >> (64 - (end - begin)) << begin;
-        std::visit(
-            [&](const auto& mask) {
-              if constexpr (!std::is_same_v<decltype(mask), const std::monostate&>) {
-                apply_mask(mask_of_head(mask, b, queries.head)[i], key, allowed[r],
-                           bias + r * block);
-              }
-            },
-            options_.mask);
+      std::uint64_t allowed[block], any = 0;
+      for (Index r = 0; r < block; ++r) {
+        const auto& range = ranges[first + r];
+        const Index begin = std::max<Index>(range.begin - key, 0);
+        const Index count = std::min<Index>(range.end - key, keys) - begin;
+        allowed[r] = count <= 0 ? 0 : ~std::uint64_t{0} >> (64 - count) << begin;
         any |= allowed[r];
       }
       if (any == 0) continue;
+      any = 0;
+      std::visit(
+          [&](const auto& mask) {
+            if constexpr (!std::is_same_v<decltype(mask), const std::monostate&>) {
+              const auto of_head = mask_of_head(mask, b, queries.head);
+              for (Index r = 0; r < std::min(block, queries.count - first); ++r) {
+                apply_mask(of_head[queries.first + first + r], first_key + key, allowed[r],
+                           bias + r * block);
+              }
+            }
+          },
+          options_.mask);
+      for (Index r = 0; r < block; ++r) any |= allowed[r];
+      if (any == 0) continue;
       if (!packed) {
-        const auto k = rows_of(k_[b][kv], key, keys), v = rows_of(v_[b][kv], key, keys);
+        const auto k = rows_of(k_[b][kv], first_key + key, keys);
+        const auto v = rows_of(v_[b][kv], first_key + key, keys);
         copy_rows(k, block, key_width, k_rows);
         copy_transposed(k, k_panel);
         copy_transposed(v, v_panel);
@@ -308,8 +347,8 @@ void Backward<Scalar>::add(const Square& square) const {
           .d_v = d_v_rows});
     }
     if (packed) {
-      add_rows(rows_of(d_k_[b][kv], key, keys), d_k_rows, key_width);
-      add_rows(rows_of(d_v_[b][kv], key, keys), d_v_rows, value_width);
+      add_rows(rows_of(d_k_[b][kv], first_key + key, keys), d_k_rows, key_width);
+      add_rows(rows_of(d_v_[b][kv], first_key + key, keys), d_v_rows, value_width);
     }
   }
   add_rows(part_of(d_q_), d_q_rows, key_width);

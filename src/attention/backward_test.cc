@@ -104,7 +104,7 @@ void expect_canonical_bits(const Shape& shape, const AttentionOptions& options) 
     EXPECT_TRUE(same(expected, inputs.fast(options)))
         << target << ", " << shape << ", causal " << static_cast<int>(options.causal);
   });
-  for (const std::size_t threads : {1, 2, 7}) {
+  for (const std::size_t threads : {1U, 2U, 7U}) {
     const tbb::global_control control(tbb::global_control::max_allowed_parallelism, threads);
     EXPECT_TRUE(same(expected, inputs.fast(options)))
         << threads << " threads, " << shape << ", causal " << static_cast<int>(options.causal);

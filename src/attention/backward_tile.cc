@@ -216,24 +216,25 @@ HWY_INLINE void AddBackwardTile(const BackwardTile<Real>& tile) {
           tile.d_q + row * tile.key_width);
     }
   });
-  const auto for_keys = [&](auto&& function) HWY_ATTR {
-    ForGroups([&]<int keys>(Index key, std::integral_constant<int, keys> count) HWY_ATTR {
-      constexpr std::uint64_t group = (std::uint64_t{1} << keys) - 1;
-      std::uint64_t any = 0, all = 0;
-      for (Index row = 0; row < block; ++row) {
-        const std::uint64_t seen = allowed[row] >> key & group;
-        any |= std::uint64_t{seen != 0} << row;
-        all |= std::uint64_t{seen == group} << row;
-      }
-      if (any != 0) function(key, count, any, all);
-    });
-  };
+  // Of each group of keys, bit t: query t sees some of them, and all of them.
+  constexpr std::uint64_t every = ~std::uint64_t{0};
+  std::uint64_t any[block], all[block];
+  const bool full = all_of(0, block) == every;
+  ForGroups([&]<int keys>(Index key, std::integral_constant<int, keys>) HWY_ATTR {
+    constexpr std::uint64_t group = (std::uint64_t{1} << keys) - 1;
+    any[key] = all[key] = full ? every : 0;
+    for (Index row = 0; row < block && !full; ++row) {
+      const std::uint64_t seen = allowed[row] >> key & group;
+      any[key] |= std::uint64_t{seen != 0} << row;
+      all[key] |= std::uint64_t{seen == group} << row;
+    }
+  });
   const auto add_to_keys = [&](const Real* factors, const Real* x, Index width,
                                Real* sums) HWY_ATTR {
-    for_keys([&]<int keys>(Index key, std::integral_constant<int, keys>, std::uint64_t any,
-                           std::uint64_t all) HWY_ATTR {
+    ForGroups([&]<int keys>(Index key, std::integral_constant<int, keys>) HWY_ATTR {
+      if (any[key] == 0) return;
       AddProducts<keys>(
-          d, Factors<Real, false>{factors + key, block}, x, width, any, all,
+          d, Factors<Real, false>{factors + key, block}, x, width, any[key], all[key],
           [=](int r, Index t) { return allowed[t] >> (key + r) & 1; }, sums + key * width);
     });
   };
