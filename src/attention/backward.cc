@@ -49,16 +49,22 @@ void for_each_row(View<Scalar, 2> rows, Function&& function) {
   }
 }
 
-/// A dense copy [count, width]; what is beyond the last row and column becomes 0.
+/// The rows as a dense array [count, width]: they themselves if they are one, else a copy, where
+/// what is beyond the last row and column is 0.
 template <class Scalar>
-void copy_rows(View<const Scalar, 2> rows, Index count, Index width, Scalar* copy) {
+const Scalar* dense_rows(View<const Scalar, 2> rows, Index count, Index width, Scalar* copy) {
   const Index columns = rows.shape[1];
+  if (rows.shape[0] == count && columns == width &&
+      rows.strides == std::array<Index, 2>{width, 1}) {
+    return rows.data;
+  }
   for_each_row(rows, [=](Index r, const Scalar* row, auto step) {
     Scalar* const to = copy + r * width;
     for (Index c = 0; c < columns; ++c) to[c] = row[c * step];
     std::fill(to + columns, to + width, Scalar(0));
   });
   std::fill_n(copy + rows.shape[0] * width, (count - rows.shape[0]) * width, Scalar(0));
+  return copy;
 }
 
 /// The rows as columns of a panel [columns, block]; what is beyond the last row becomes 0.
@@ -232,26 +238,28 @@ void Backward<Scalar>::add(const Square& square) const {
   const auto part_of = [&](const auto& array) {
     return rows_of(array[b][queries.head], queries.first, queries.count);
   };
-  const auto d_out = part_of(d_out_);
   const Index head_dim = q_.shape[3], value_dim = v_.shape[3];
   constexpr Index lanes = 64 / Index{sizeof(Scalar)};
   const Index key_width = rounded_up(head_dim, lanes), value_width = rounded_up(value_dim, lanes);
   const Index rows = rounded_up(queries.count, block);
 
   const Workspace space(sizeof(Scalar) *
-                        static_cast<std::size_t>(rows * (2 * key_width + value_width + 2) +
+                        static_cast<std::size_t>(rows * (2 * key_width + 2 * value_width + 2) +
                                                  block * (2 * key_width + value_width + head_dim +
                                                           value_dim + 3 * block)));
   Scalar* free_space = space.as<Scalar>();
   const auto take = [&free_space](Index count) {
     return std::exchange(free_space, free_space + count);
   };
-  Scalar* const q_rows = take(rows * key_width);
-  Scalar* const d_out_rows = take(rows * value_width);
+  const Scalar* const q = dense_rows<Scalar>(part_of(q_), rows, key_width, take(rows * key_width));
+  const Scalar* const d_out =
+      dense_rows<Scalar>(part_of(d_out_), rows, value_width, take(rows * value_width));
+  const Scalar* const out =
+      dense_rows<Scalar>(part_of(out_), rows, value_width, take(rows * value_width));
   Scalar* const d_q_rows = take(rows * key_width);
   Scalar* const lse = take(rows);
   Scalar* const deltas = take(rows);
-  Scalar* const k_rows = take(block * key_width);
+  Scalar* const k_copy = take(block * key_width);
   Scalar* const d_k_rows = take(block * key_width);
   Scalar* const d_v_rows = take(block * value_width);
   Scalar* const k_panel = take(block * head_dim);
@@ -260,11 +268,9 @@ void Backward<Scalar>::add(const Square& square) const {
   Scalar* const ds = take(block * block);
   Scalar* const bias = take(block * block);
 
-  copy_rows<Scalar>(part_of(q_), rows, key_width, q_rows);
-  copy_rows<Scalar>(d_out, rows, value_width, d_out_rows);
   std::fill_n(d_q_rows, rows * key_width, Scalar(0));
   std::fill_n(lse, 2 * rows, Scalar(0));
-  row_deltas(d_out, part_of(out_), deltas);
+  row_deltas(d_out, out, rows, value_width, value_dim, deltas);
 
   // Which of the square's keys each query sees before the mask: none where its d_out is 0, because
   // the loss does not depend on it.
@@ -275,7 +281,7 @@ void Backward<Scalar>::add(const Square& square) const {
   } ranges[span_length];
   for (Index r = 0; r < queries.count; ++r) {
     lse[r] = lse_(b, queries.head, queries.first + r);
-    const Scalar* const row = d_out_rows + r * value_width;
+    const Scalar* const row = d_out + r * value_width;
     if (std::all_of(row, row + value_dim, [](Scalar value) { return value == 0; })) continue;
     const KeyRange range = visible.of(queries.first + r);
     const auto place = [&](Index key) {
@@ -286,7 +292,7 @@ void Backward<Scalar>::add(const Square& square) const {
 
   for (Index key = 0; key < seen.end - first_key; key += block) {
     const Index keys = std::min(block, seen.end - first_key - key);
-    bool packed = false;
+    const Scalar* k_rows = nullptr;  // packed when a query sees the block
     for (Index first = 0; first < queries.count; first += block) {
       std::uint64_t allowed[block], any = 0;
       for (Index r = 0; r < block; ++r) {
@@ -311,15 +317,14 @@ void Backward<Scalar>::add(const Square& square) const {
           options_.mask);
       for (Index r = 0; r < block; ++r) any |= allowed[r];
       if (any == 0) continue;
-      if (!packed) {
+      if (k_rows == nullptr) {
         const auto k = rows_of(k_[b][kv], first_key + key, keys);
         const auto v = rows_of(v_[b][kv], first_key + key, keys);
-        copy_rows(k, block, key_width, k_rows);
+        k_rows = dense_rows(k, block, key_width, k_copy);
         copy_transposed(k, k_panel);
         copy_transposed(v, v_panel);
         std::fill_n(d_k_rows, block * key_width, Scalar(0));
         std::fill_n(d_v_rows, block * value_width, Scalar(0));
-        packed = true;
       }
       add_backward_tile(BackwardTile<Scalar>{
           .head_dim = head_dim,
@@ -333,8 +338,8 @@ void Backward<Scalar>::add(const Square& square) const {
                           std::holds_alternative<View<const double, 4>>(options_.mask)
                       ? bias
                       : nullptr,
-          .q = q_rows + first * key_width,
-          .d_out = d_out_rows + first * value_width,
+          .q = q + first * key_width,
+          .d_out = d_out + first * value_width,
           .lse = lse + first,
           .delta = deltas + first,
           .k = k_rows,
@@ -346,7 +351,7 @@ void Backward<Scalar>::add(const Square& square) const {
           .d_k = d_k_rows,
           .d_v = d_v_rows});
     }
-    if (packed) {
+    if (k_rows != nullptr) {
       add_rows(rows_of(d_k_[b][kv], first_key + key, keys), d_k_rows, key_width);
       add_rows(rows_of(d_v_[b][kv], first_key + key, keys), d_v_rows, value_width);
     }

@@ -61,7 +61,7 @@ HWY_NOINLINE void MultiplyVectors(D d, Left factors, const Real* HWY_RESTRICT x,
   for (Index t = first; t < last; ++t, x += x_stride) {
     hn::Vec<D> row[std::size_t{vectors}];
     HWY_UNROLL(4)
-    for (int n = 0; n < vectors; ++n) row[n] = hn::Load(d, x + n * lanes);
+    for (int n = 0; n < vectors; ++n) row[n] = hn::LoadU(d, x + n * lanes);
     HWY_UNROLL(8)
     for (int r = 0; r < rows; ++r) {
       const hn::Vec<D> factor = hn::Set(d, factors(r, t));
@@ -242,29 +242,37 @@ HWY_INLINE void AddBackwardTile(const BackwardTile<Real>& tile) {
   add_to_keys(tile.p, tile.d_out, tile.value_width, tile.d_v);
 }
 
-/// Eight rows at a time, because each is one chain.
+/// The chains of `count` rows side by side, because each waits for itself.
+template <Index count, class Real>
+HWY_INLINE void Chains(const Real* HWY_RESTRICT a, const Real* HWY_RESTRICT b, Index width,
+                       Index columns, Real* HWY_RESTRICT sums) {
+  Real sum[std::size_t{count}] = {};
+  for (Index c = 0; c < columns; ++c) {
+    HWY_UNROLL(8)
+    for (Index r = 0; r < count; ++r) sum[r] = std::fma(a[r * width + c], b[r * width + c], sum[r]);
+  }
+  std::copy(sum, sum + count, sums);
+}
+
 template <class Real>
-HWY_INLINE void RowDeltas(View<const Real, 2> d_out, View<const Real, 2> out, Real* deltas) {
-  constexpr Index most = 8;
-  for (Index row = 0; row < d_out.shape[0]; row += most) {
-    const Index rows = std::min(most, d_out.shape[0] - row);
-    Real sums[most] = {};
-    for (Index c = 0; c < d_out.shape[1]; ++c) {
-      for (Index r = 0; r < rows; ++r) {
-        sums[r] = std::fma(d_out(row + r, c), out(row + r, c), sums[r]);
-      }
-    }
-    std::copy(sums, sums + rows, deltas + row);
+HWY_INLINE void RowDeltas(const Real* d_out, const Real* out, Index rows, Index width,
+                          Index columns, Real* deltas) {
+  constexpr Index together = 8;
+  static_assert(backward_block % together == 0);
+  for (Index row = 0; row < rows; row += together) {
+    Chains<together>(d_out + row * width, out + row * width, width, columns, deltas + row);
   }
 }
 
 void AddBackwardTileFloat(const BackwardTile<float>& tile) { AddBackwardTile(tile); }
 void AddBackwardTileDouble(const BackwardTile<double>& tile) { AddBackwardTile(tile); }
-void RowDeltasFloat(View<const float, 2> d_out, View<const float, 2> out, float* deltas) {
-  RowDeltas(d_out, out, deltas);
+void RowDeltasFloat(const float* d_out, const float* out, Index rows, Index width, Index columns,
+                    float* deltas) {
+  RowDeltas(d_out, out, rows, width, columns, deltas);
 }
-void RowDeltasDouble(View<const double, 2> d_out, View<const double, 2> out, double* deltas) {
-  RowDeltas(d_out, out, deltas);
+void RowDeltasDouble(const double* d_out, const double* out, Index rows, Index width, Index columns,
+                     double* deltas) {
+  RowDeltas(d_out, out, rows, width, columns, deltas);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -285,11 +293,13 @@ void add_backward_tile(const BackwardTile<float>& tile) {
 void add_backward_tile(const BackwardTile<double>& tile) {
   HWY_DYNAMIC_DISPATCH(AddBackwardTileDouble)(tile);
 }
-void row_deltas(View<const float, 2> d_out, View<const float, 2> out, float* deltas) {
-  HWY_DYNAMIC_DISPATCH(RowDeltasFloat)(d_out, out, deltas);
+void row_deltas(const float* d_out, const float* out, Index rows, Index width, Index columns,
+                float* deltas) {
+  HWY_DYNAMIC_DISPATCH(RowDeltasFloat)(d_out, out, rows, width, columns, deltas);
 }
-void row_deltas(View<const double, 2> d_out, View<const double, 2> out, double* deltas) {
-  HWY_DYNAMIC_DISPATCH(RowDeltasDouble)(d_out, out, deltas);
+void row_deltas(const double* d_out, const double* out, Index rows, Index width, Index columns,
+                double* deltas) {
+  HWY_DYNAMIC_DISPATCH(RowDeltasDouble)(d_out, out, rows, width, columns, deltas);
 }
 
 }  // namespace headproof

@@ -13,9 +13,9 @@ namespace headproof {
 inline constexpr Index backward_block = 64;
 static_assert(span_length % backward_block == 0);
 
-/// One block of queries and one of keys. Arrays are dense, 64-byte aligned and have
-/// `backward_block` rows; the rows that no query or key has, and the columns up to a width, hold
-/// any finite numbers.
+/// One block of queries and one of keys. Arrays are dense and have `backward_block` rows; the rows
+/// that no query or key has, and the columns up to a width, hold anything. All but q, d_out and k
+/// are aligned to 64 bytes.
 template <class Scalar>
 struct BackwardTile {
   Index head_dim, value_dim;
@@ -36,8 +36,11 @@ struct BackwardTile {
 void add_backward_tile(const BackwardTile<float>& tile);
 void add_backward_tile(const BackwardTile<double>& tile);
 
-/// deltas[r] = sum over c of d_out[r, c] * out[r, c], in ascending order.
-void row_deltas(View<const float, 2> d_out, View<const float, 2> out, float* deltas);
-void row_deltas(View<const double, 2> d_out, View<const double, 2> out, double* deltas);
+/// deltas[r] = sum over c < columns of d_out[r, c] * out[r, c], ascending; the arrays are
+/// [rows, width], rows a multiple of backward_block.
+void row_deltas(const float* d_out, const float* out, Index rows, Index width, Index columns,
+                float* deltas);
+void row_deltas(const double* d_out, const double* out, Index rows, Index width, Index columns,
+                double* deltas);
 
 }  // namespace headproof
