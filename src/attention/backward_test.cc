@@ -570,6 +570,12 @@ TEST(Backward, TellsHowFarItIsAndStopsWhenAsked) {
   EXPECT_EQ(calls, 3);
 }
 
+// Without channels every score is 0 and every weight the same.
+TEST(Backward, AHeadWithoutChannelsHasTheCanonicalBits) {
+  expect_canonical_bits<float>({1, 2, 1, 70, 70, 0, 3}, {.scale = 1});
+  expect_canonical_bits<float>({1, 2, 1, 70, 70, 3, 0}, {});
+}
+
 TEST(Backward, SaysWhatIsWrong) {
   Inputs<float> x({1, 2, 1, 3, 4, 5, 6}, {});
   AttentionGradients<float> g{x.q, x.k, x.v};
