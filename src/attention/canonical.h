@@ -12,4 +12,12 @@ AttentionOutput<Scalar> attention_canonical(View<const Scalar, 4> q, View<const 
                                             View<const Scalar, 4> v,
                                             const AttentionOptions& options = {});
 
+/// The gradients of sum(d_out * out) in the canonical order; out and lse are those of
+/// attention_canonical for the same q, k, v and options.
+template <class Scalar>
+AttentionGradients<Scalar> attention_canonical_backward(
+    View<const Scalar, 4> q, View<const Scalar, 4> k, View<const Scalar, 4> v,
+    View<const Scalar, 4> out, View<const Scalar, 3> lse, View<const Scalar, 4> d_out,
+    const AttentionOptions& options = {});
+
 }  // namespace headproof

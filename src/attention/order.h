@@ -11,5 +11,6 @@ inline constexpr Index key_block = 64;
 inline constexpr Index sum_lanes = 16;
 /// This many blocks make a span: spans start from zero and are merged in ascending order.
 inline constexpr Index blocks_per_span = 16;
+inline constexpr Index span_length = key_block * blocks_per_span;
 
 }  // namespace headproof
