@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "attention/canonical.h"
@@ -86,6 +88,171 @@ TEST(Fused, HasTheCanonicalBitsOnEveryInstructionSetAndWithAnyThreadsInFloat) {
 
 TEST(Fused, HasTheCanonicalBitsOnEveryInstructionSetAndWithAnyThreadsInDouble) {
   expect_canonical_bits<double>();
+}
+
+/// Booleans that may be viewed, which those of std::vector may not.
+class Booleans {
+ public:
+  explicit Booleans(std::array<Index, 4> shape)
+      : shape_(shape), values_(new bool[std::size_t(View<bool, 4>(nullptr, shape).size())]) {}
+  View<bool, 4> view() const { return {values_.get(), shape_}; }
+
+ private:
+  std::array<Index, 4> shape_;
+  std::unique_ptr<bool[]> values_;
+};
+
+/// A mask of numbers, some of them -infinity, and one of booleans.
+struct Masks {
+  Tensor<float, 4> numbers;
+  Booleans booleans;
+};
+
+Masks draw_masks(std::array<Index, 4> shape) {
+  Masks masks{draw<float>(shape, 7), Booleans(shape)};
+  Index n = 0;
+  for (float& number : masks.numbers) {
+    // Runs of forbidden keys, single ones, and whole blocks.
+    const bool open = n % 7 != 3 && n % 50 > 11 && n / 64 % 5 != 2;
+    if (!open) number = -std::numeric_limits<float>::infinity();
+    masks.booleans.view().data[n++] = open;
+  }
+  return masks;
+}
+
+template <class Scalar>
+void expect_canonical_bits_with_options() {
+  const Masks whole = draw_masks({2, 6, 75, 1200}), shared = draw_masks({1, 6, 1, 1200});
+  const std::array<Index, 2> first = {3, 70}, length = {1100, 64 + 70}, early = {0, 1};
+  const AttentionOptions all[] = {
+      {.scale = -0.7},
+      {.causal = Causal::top_left, .query_offset = 500},
+      {.causal = Causal::top_left, .query_offset = -30},
+      {.window = 1},
+      {.causal = Causal::bottom_right, .window = 100},
+      {.query_offset = 600, .window = 65, .window_right = 3},
+      {.window_right = 0},
+      {.softcap = 1.5},
+      {.mask = View<const float, 4>(whole.numbers.view())},
+      {.causal = Causal::bottom_right, .softcap = 2, .mask = View<const float, 4>(whole.numbers.view())},
+      {.mask = View<const bool, 4>(whole.booleans.view())},
+      {.mask = View<const bool, 4>(shared.booleans.view())},
+      {.causal = Causal::top_left, .query_offset = 300, .window = 200, .mask = View<const float, 4>(shared.numbers.view())},
+      {.first_key = {first.data(), {2}}},
+      {.causal = Causal::bottom_right,
+       .mask = View<const bool, 4>(whole.booleans.view()),
+       .first_key = {first.data(), {2}},
+       .key_length = {length.data(), {2}}},
+      {.causal = Causal::top_left, .key_length = {early.data(), {2}}},
+  };
+  const auto q = draw<Scalar>({2, 6, 75, 5}, 1);
+  const auto k = draw<Scalar>({2, 2, 1200, 5}, 2), v = draw<Scalar>({2, 2, 1200, 9}, 3);
+  for (const AttentionOptions& options : all) {
+    const auto expected = attention_canonical<Scalar>(q, k, v, options);
+    for (std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+      hwy::SetSupportedTargetsForTest(target);
+      const tbb::global_control control(tbb::global_control::max_allowed_parallelism, 2);
+      const auto found = attention<Scalar>(q, k, v, options).value();
+      EXPECT_TRUE(same(expected, found))
+          << hwy::TargetName(target) << ", options " << &options - all;
+    }
+    hwy::SetSupportedTargetsForTest(0);
+  }
+}
+
+TEST(Fused, HasTheCanonicalBitsWithEveryOptionInFloat) {
+  expect_canonical_bits_with_options<float>();
+}
+
+TEST(Fused, HasTheCanonicalBitsWithEveryOptionInDouble) {
+  expect_canonical_bits_with_options<double>();
+}
+
+TEST(Fused, TheWayTheAllowedSetIsExpressedDoesNotMatter) {
+  constexpr Index n = 150, window = 70, length = 140;
+  const auto q = draw<float>({1, 2, n, 8}, 1), k = draw<float>({1, 1, n, 8}, 2);
+  const Booleans booleans({1, 1, n, n});
+  Tensor<float, 4> numbers({1, 1, n, n});
+  for (Index i = 0; i < n; ++i) {
+    for (Index j = 0; j < n; ++j) {
+      const bool open = j <= i && j > i - window && j < length;
+      booleans.view()(0, 0, i, j) = open;
+      numbers(0, 0, i, j) = open ? 0 : -std::numeric_limits<float>::infinity();
+    }
+  }
+  const View<const Index, 1> lengths(&length, {1});
+  const auto expected =
+      attention<float>(q, k, k, {.causal = Causal::top_left, .window = window, .key_length = lengths})
+          .value();
+  EXPECT_TRUE(same(expected, attention<float>(q, k, k, {.mask = View<const bool, 4>(booleans.view())}).value()));
+  EXPECT_TRUE(same(expected, attention<float>(q, k, k, {.mask = View<const float, 4>(numbers.view())}).value()));
+  EXPECT_TRUE(same(expected, attention<float>(q, k, k, {.window = window, .window_right = 0,
+                                                        .mask = View<const bool, 4>(booleans.view())})
+                                 .value()));
+}
+
+TEST(Fused, LeftPaddingLeavesTheBitsOfTheSequenceAlone) {
+  const auto q = draw<float>({1, 1, 90, 8}, 1), k = draw<float>({1, 1, 90, 8}, 2);
+  const auto alone = attention<float>(q, k, k, {.causal = Causal::top_left}).value();
+  constexpr Index padding = 37;
+  Tensor<float, 4> padded_q({1, 1, 90 + padding, 8}), padded_k = padded_q;
+  std::fill(padded_q.begin(), padded_q.end(), std::nanf(""));
+  std::fill(padded_k.begin(), padded_k.end(), std::nanf(""));
+  std::copy(q.begin(), q.end(), padded_q.begin() + padding * 8);
+  std::copy(k.begin(), k.end(), padded_k.begin() + padding * 8);
+  const auto found = attention<float>(padded_q, padded_k, padded_k,
+                                      {.causal = Causal::top_left, .first_key = {&padding, {1}}})
+                         .value();
+  for (Index i = 0; i < 90; ++i) {
+    ASSERT_TRUE(same(alone.lse(0, 0, i), found.lse(0, 0, i + padding)));
+    for (Index c = 0; c < 8; ++c) {
+      ASSERT_TRUE(same(alone.out(0, 0, i, c), found.out(0, 0, i + padding, c)));
+    }
+  }
+  EXPECT_EQ(found.out(0, 0, padding - 1, 0), 0);  // it saw no key
+}
+
+TEST(Fused, WhatElseIsInTheBatchDoesNotMatter) {
+  const auto q = draw<float>({3, 4, 70, 12}, 1), k = draw<float>({3, 2, 70, 12}, 2);
+  const auto together = attention<float>(q, k, k, {.causal = Causal::top_left}).value();
+  for (Index b = 0; b < 3; ++b) {
+    for (Index h = 0; h < 4; ++h) {
+      const auto alone =
+          attention<float>(q[b][h].with_axis(0).with_axis(0), k[b][h / 2].with_axis(0).with_axis(0),
+                           k[b][h / 2].with_axis(0).with_axis(0), {.causal = Causal::top_left})
+              .value();
+      for (Index i = 0; i < 70; ++i) {
+        ASSERT_TRUE(same(together.lse(b, h, i), alone.lse(0, 0, i)));
+        for (Index c = 0; c < 12; ++c) {
+          ASSERT_TRUE(same(together.out(b, h, i, c), alone.out(0, 0, i, c)));
+        }
+      }
+    }
+  }
+}
+
+TEST(Fused, ACallbackSeesTheProgressAndCanStop) {
+  const auto q = draw<float>({1, 2, 500, 8}, 1);
+  double last = 0;
+  AttentionOptions options{.progress = [&](double done) {
+    EXPECT_GT(done, last);
+    last = done;
+    return true;
+  }};
+  EXPECT_TRUE(attention<float>(q, q, q, options).has_value());
+  EXPECT_EQ(last, 1);
+  options.progress = [](double) { return false; };
+  const auto stopped = attention<float>(q, q, q, options);
+  ASSERT_FALSE(stopped.has_value());
+  EXPECT_EQ(stopped.error().message, "attention was stopped by its progress callback");
+}
+
+TEST(Fused, OutputsThatOverlapAnInputAreRefused) {
+  auto q = draw<float>({1, 1, 5, 4}, 1);
+  const auto k = draw<float>({1, 1, 5, 4}, 2);
+  const Status done = attention_into<float>(q, k, k, {}, q.view(), {});
+  ASSERT_FALSE(done.has_value());
+  EXPECT_NE(done.error().message.find("out"), std::string::npos);
 }
 
 TEST(Fused, APrefixOfALongerSequenceHasTheSameRows) {

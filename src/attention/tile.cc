@@ -112,6 +112,8 @@ inline constexpr int most_vectors = HWY_TARGET == HWY_AVX3 ? 4 : 2;
 template <class Real>
 inline constexpr Index line_of = 64 / Index{sizeof(Real)};
 inline constexpr std::uint64_t all_keys = ~std::uint64_t{0};
+/// One more than the highest bit's place.
+inline Index BitWidth(std::uint64_t bits) { return 64 - std::countl_zero(bits); }
 
 /// Calls step(first element, vectors) for pieces of `width` elements, whole vectors each, none
 /// larger than the registers allow and none much smaller than the others.
@@ -384,7 +386,7 @@ std::uint64_t MaskedBits(std::uint64_t range, const Mask& mask, const TileRow<Re
           const Index step = of_head.strides[1];
           const auto* at = of_head.data + row.i * of_head.strides[0] + first_column * step;
           std::uint64_t allowed = 0;
-          const Index end = std::bit_width(range);
+          const Index end = BitWidth(range);
           for (Index j = std::countr_zero(range); j < end; ++j) {
             const auto value = at[j * step];
             if constexpr (std::is_same_v<std::decay_t<decltype(value)>, bool>) {
@@ -461,13 +463,13 @@ HWY_INLINE void Block(D d, const Tile<Real>& tile, const State<Real>& state, con
     if (group.seen == 0) continue;
     WithRows(group.end - group.begin, [&](auto rows) HWY_ATTR {
       Scores<rows()>(d, state.q + group.begin * head_dim, panel, head_dim, tile.scale,
-                     std::bit_width(group.seen), state.s + group.begin * key_block);
+                     BitWidth(group.seen), state.s + group.begin * key_block);
     });
   }
   for (Index g = 0; g < groups; ++g) {
     const GroupBlock& group = block.groups[g];
     if (group.seen == 0) continue;
-    const Index keys = std::bit_width(group.seen);
+    const Index keys = BitWidth(group.seen);
     for (Index r = group.begin; r < group.end; ++r) {
       Real* const s = state.s + r * key_block;
       if (added || tile.softcap > 0 || block.allowed[r] != all_keys) {
@@ -493,7 +495,7 @@ HWY_INLINE void Block(D d, const Tile<Real>& tile, const State<Real>& state, con
           hwy::Prefetch(values + j * values_stride + c);
         }
       }
-      Weights(d, block.allowed[r], std::bit_width(group.seen), state.shifts[r], state.rescales[r],
+      Weights(d, block.allowed[r], BitWidth(group.seen), state.shifts[r], state.rescales[r],
               state.s + r * key_block, state.lanes + r * sum_lanes);
     }
   }
