@@ -5,7 +5,6 @@
 #include <memory>
 #include <vector>
 
-#include "attention/check.h"
 #include "attention/parallel.h"
 #include "attention/workspace.h"
 
@@ -93,6 +92,20 @@ class Forward {
 }  // namespace
 
 template <class Scalar>
+std::optional<Error> output_error(std::initializer_list<AnyView> inputs,
+                                  const AttentionOptions& options, View<const Scalar, 4> q,
+                                  Index value_dim, View<Scalar, 4> out, View<Scalar, 3> lse) {
+  if (auto error = shape_error({"out", out}, {q.shape[0], q.shape[1], q.shape[2], value_dim})) {
+    return error;
+  }
+  if (lse.data == nullptr) return memory_error(inputs, options, {{"out", out}});
+  if (auto error = shape_error({"lse", lse}, {q.shape[0], q.shape[1], q.shape[2], 1})) {
+    return error;
+  }
+  return memory_error(inputs, options, {{"out", out}, {"lse", lse}});
+}
+
+template <class Scalar>
 Status attention_fused(View<const Scalar, 4> q, Index num_kv_heads, Index seq_len_k,
                        const std::function<KeysAndValues<Scalar>(Index b, Index h)>& source,
                        const AttentionOptions& options, View<Scalar, 4> out, View<Scalar, 3> lse) {
@@ -172,21 +185,9 @@ template <class Scalar>
 Status attention_into(View<const Scalar, 4> q, View<const Scalar, 4> k, View<const Scalar, 4> v,
                       const AttentionOptions& options, View<Scalar, 4> out, View<Scalar, 3> lse) {
   if (auto error = attention_error(q.shape, k.shape, v.shape, options)) return *error;
-  if (auto error = shape_error({"out", out}, {q.shape[0], q.shape[1], q.shape[2], v.shape[3]})) {
+  if (auto error =
+          output_error<Scalar>({{"q", q}, {"k", k}, {"v", v}}, options, q, v.shape[3], out, lse)) {
     return *error;
-  }
-  if (lse.data == nullptr) {
-    if (auto error = memory_error({{"q", q}, {"k", k}, {"v", v}}, options, {{"out", out}})) {
-      return *error;
-    }
-  } else {
-    if (auto error = shape_error({"lse", lse}, {q.shape[0], q.shape[1], q.shape[2], 1})) {
-      return *error;
-    }
-    if (auto error =
-            memory_error({{"q", q}, {"k", k}, {"v", v}}, options, {{"out", out}, {"lse", lse}})) {
-      return *error;
-    }
   }
   const Index seq_len_k = k.shape[2];
   const auto source = [&](Index b, Index h) {
@@ -222,6 +223,9 @@ Result<AttentionOutput<Scalar>> attention(View<const Scalar, 4> q, View<const Sc
 }
 
 #define HEADPROOF_INSTANTIATE(Scalar)                                                             \
+  template std::optional<Error> output_error(std::initializer_list<AnyView>,                      \
+                                             const AttentionOptions&, View<const Scalar, 4>,      \
+                                             Index, View<Scalar, 4>, View<Scalar, 3>);            \
   template Status attention_fused(View<const Scalar, 4>, Index, Index,                            \
                                   const std::function<KeysAndValues<Scalar>(Index, Index)>&,      \
                                   const AttentionOptions&, View<Scalar, 4>, View<Scalar, 3>);     \

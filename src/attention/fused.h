@@ -2,11 +2,20 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
+#include <optional>
 
+#include "attention/check.h"
 #include "attention/tile.h"
 #include "headproof/attention.h"
 
 namespace headproof {
+
+/// What is wrong with the memory of inputs, options and results; lse may be absent (null data).
+template <class Scalar>
+std::optional<Error> output_error(std::initializer_list<AnyView> inputs,
+                                  const AttentionOptions& options, View<const Scalar, 4> q,
+                                  Index value_dim, View<Scalar, 4> out, View<Scalar, 3> lse);
 
 /// Forward attention with the bits of attention_canonical, in memory of O(seq_len * head_dim).
 /// `source(b, h)` gives keys and values of sequence b and key/value head h from the sequence's first

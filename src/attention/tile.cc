@@ -143,11 +143,14 @@ HWY_INLINE void ForPieces(D, Index width, Step step) {
   }
 }
 
-/// s[r][j] = scale * sum over c of q[c][r] * k[c][j], ascending c, for a group and `keys` keys.
+/// s[r][j] = scale * sum over c of q[r][c] * k[c][j], ascending c, for a group and `keys` keys.
+/// Fetches a line at `next` for each channel.
 template <int rows, class D, class Real = hn::TFromD<D>>
-HWY_INLINE void Scores(D d, const Real* HWY_RESTRICT q, const Real* HWY_RESTRICT k, Index head_dim,
-                       Real scale, Index keys, Real* HWY_RESTRICT s) {
-  constexpr Index lanes = LanesOf<D>();
+HWY_INLINE void Scores(D d, const Real* const* q, const Real* HWY_RESTRICT k, Index head_dim,
+                       Real scale, Index keys, const Real* next, Real* HWY_RESTRICT s) {
+  constexpr Index lanes = LanesOf<D>(), line = line_of<Real>;
+  const Real* query[std::size_t{rows}];
+  for (int r = 0; r < rows; ++r) query[r] = q[r];
   ForPieces(d, keys, [&]<int vectors>(Index j, std::integral_constant<int, vectors>) HWY_ATTR {
     Vec<D> sum[std::size_t{rows}][std::size_t{vectors}];
     HWY_UNROLL(8)
@@ -156,14 +159,14 @@ HWY_INLINE void Scores(D d, const Real* HWY_RESTRICT q, const Real* HWY_RESTRICT
       for (int n = 0; n < vectors; ++n) sum[r][n] = hn::Zero(d);
     }
     const Real* HWY_RESTRICT column = k + j;
-    const Real* HWY_RESTRICT query = q;
-    for (Index c = 0; c < head_dim; ++c, column += key_block, query += group_rows) {
+    for (Index c = 0; c < head_dim; ++c, column += key_block) {
+      hwy::Prefetch(next + c * line);
       Vec<D> key[std::size_t{vectors}];
       HWY_UNROLL(4)
       for (int n = 0; n < vectors; ++n) key[n] = hn::Load(d, column + n * lanes);
       HWY_UNROLL(8)
       for (int r = 0; r < rows; ++r) {
-        const Vec<D> x = hn::Set(d, query[r]);
+        const Vec<D> x = hn::Set(d, query[r][c]);
         HWY_UNROLL(4)
         for (int n = 0; n < vectors; ++n) sum[r][n] = Fma(x, key[n], sum[r][n]);
       }
@@ -312,7 +315,8 @@ struct State {
   Real* rescales;     // [tile_rows]
   Real* before;       // [tile_rows]
   // Of every tile, tile after tile; the pointers are those of the tile at hand.
-  Real* q;             // [groups][head_dim][group_rows]
+  const Real** q;      // [tile_rows]: where the queries lie, head_dim elements each
+  Real* packed_q;      // [tile_rows][head_dim]: queries whose channels do not lie side by side
   Real* total;         // [tile_rows][value_width]: the weighted values of the spans before
   Real* total_maxima;  // [tile_rows]
   Real* total_sums;    // [tile_rows]
@@ -337,7 +341,9 @@ struct State {
     total = take(tiles * tile_rows * width);
     total_maxima = take(tiles * tile_rows);
     total_sums = take(tiles * tile_rows);
-    q = take(tiles * tile_rows * kv.head_dim());
+    packed_q = take(tiles * tile_rows * kv.head_dim());
+    static_assert(sizeof(Real*) <= 2 * sizeof(Real));
+    q = reinterpret_cast<const Real**>(take(2 * tiles * tile_rows));
   }
 
   State of_tile(const KeysAndValues<Real>& kv, Index t) const {
@@ -345,7 +351,8 @@ struct State {
     other.total += t * tile_rows * kv.value_width();
     other.total_maxima += t * tile_rows;
     other.total_sums += t * tile_rows;
-    other.q += t * tile_rows * kv.head_dim();
+    other.q += t * tile_rows;
+    other.packed_q += t * tile_rows * kv.head_dim();
     return other;
   }
 };
@@ -462,8 +469,9 @@ HWY_INLINE void Block(D d, const Tile<Real>& tile, const State<Real>& state, con
     const GroupBlock& group = block.groups[g];
     if (group.seen == 0) continue;
     WithRows(group.end - group.begin, [&](auto rows) HWY_ATTR {
-      Scores<rows()>(d, state.q + group.begin * head_dim, panel, head_dim, tile.scale,
-                     BitWidth(group.seen), state.s + group.begin * key_block);
+      Scores<rows()>(d, state.q + group.begin, panel, head_dim, tile.scale, BitWidth(group.seen),
+                     values + (g % 4) * head_dim * line_of<Real>,
+                     state.s + group.begin * key_block);
     });
   }
   for (Index g = 0; g < groups; ++g) {
@@ -489,12 +497,6 @@ HWY_INLINE void Block(D d, const Tile<Real>& tile, const State<Real>& state, con
     if (group.seen == 0) continue;
     for (Index r = group.begin; r < group.end; ++r) {
       if (block.allowed[r] == 0) state.rescales[r] = 1;
-      // The values are wanted next; this is the time to fetch them.
-      for (Index j = r; j < key_block; j += tile.count) {
-        for (Index c = 0; c < width; c += line_of<Real>) {
-          hwy::Prefetch(values + j * values_stride + c);
-        }
-      }
       Weights(d, block.allowed[r], BitWidth(group.seen), state.shifts[r], state.rescales[r],
               state.s + r * key_block, state.lanes + r * sum_lanes);
     }
@@ -634,8 +636,11 @@ void RunTiles(const Tile<Real>* tiles, Index count, Real* workspace) {
     whole[t] = {0, tile.mask->index() == 0 ? kv.count() : 0};
     for (Index r = 0; r < tile.count; ++r) {
       const TileRow<Real>& row = tile.rows[r];
-      Real* q = state.q + r / group_rows * head_dim * group_rows + r % group_rows;
-      for (Index c = 0; c < head_dim; ++c) q[c * group_rows] = row.q.data[c * row.q.strides[0]];
+      state.q[r] = row.q.data;
+      if (row.q.strides[0] != 1) {
+        pack_rows<Real>(row.q.with_axis(0), head_dim, state.packed_q + r * head_dim);
+        state.q[r] = state.packed_q + r * head_dim;
+      }
       whole[t] = {std::max(whole[t].begin, row.keys.begin), std::min(whole[t].end, row.keys.end)};
       if (row.keys.begin == row.keys.end) continue;
       any[t] = {std::min(any[t].begin, row.keys.begin), std::max(any[t].end, row.keys.end)};

@@ -14,6 +14,13 @@ inline constexpr Index tile_rows = group_rows * tile_groups;
 /// Tiles in a task at most: what shares one pass over a span of keys.
 inline constexpr Index task_tiles = 4;
 
+/// Elements of a row of `dim`, rounded up to whole vectors of 64 bytes.
+template <class Scalar>
+Index width_of(Index dim) {
+  constexpr Index lanes = 64 / Index{sizeof(Scalar)};
+  return (dim + lanes - 1) / lanes * lanes;
+}
+
 /// Keys and values of one sequence and one key/value head; positions are counted from the
 /// sequence's first key.
 template <class Scalar>
@@ -29,11 +36,7 @@ struct KeysAndValues {
   Index count() const { return keys.shape[0]; }
   Index head_dim() const { return keys.shape[1]; }
   Index value_dim() const { return values.shape[1]; }
-  /// value_dim rounded up to whole vectors of 64 bytes.
-  Index value_width() const {
-    constexpr Index lanes = 64 / Index{sizeof(Scalar)};
-    return (value_dim() + lanes - 1) / lanes * lanes;
-  }
+  Index value_width() const { return width_of<Scalar>(value_dim()); }
 };
 
 /// One query row.
@@ -63,7 +66,7 @@ Index tile_workspace(const KeysAndValues<Scalar>& kv, Index tiles) {
   const Index width = kv.value_width();
   return key_block * (kv.head_dim() + width) +
          tile_rows * (2 * key_block + width + sum_lanes + 4) +
-         tiles * tile_rows * (kv.head_dim() + width + 2);
+         tiles * tile_rows * (kv.head_dim() + width + 4);
 }
 
 /// out and lse of the rows of `count` tiles of the same keys and values, in the canonical order,
