@@ -1,17 +1,13 @@
 // headproof attend: attention of .npy files.
 
 #include <fmt/core.h>
-#include <fmt/ranges.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <array>
-#include <cmath>
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "attention/canonical.h"
+#include "arrays.h"
 #include "command.h"
 #include "headproof/attention.h"
 #include "headproof/files.h"
@@ -23,43 +19,22 @@ namespace {
 
 struct Options {
   std::string q, k, v, x, weights, d_out, out;
-  std::string causal = "none", implementation = "reference";
+  std::string causal = "none", implementation = implementations.front();
+  std::string mask, first_key, key_length;
   std::optional<double> scale;
+  double softcap = 0;
+  std::optional<Index> query_offset, window, window_right;
   bool A = false, lse = false;
 };
-
-std::string shape_of(const Array& array) {
-  return fmt::format("[{}]", fmt::join(array.shape, ", "));
-}
 
 std::string_view type_of(const Array& array) {
   return std::array{"float32", "float64", "integers"}[array.values.index()];
 }
 
-/// Why an array of this shape is too large for this machine; nothing when it fits. Every array is
-/// held three times at least, as bytes, array and tensor, or as scores, logits and A. An axis
-/// without elements counts as one with one: loops also run over what [2^50, 0] does not hold.
-std::optional<Error> memory_error(const std::string& name, const std::vector<Index>& shape) {
-  double bytes = 3 * sizeof(float);
-  for (const Index extent : shape) bytes *= static_cast<double>(std::max<Index>(extent, 1));
-  const double memory =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-  if (bytes <= memory) return std::nullopt;
-  return Error{fmt::format("{} has shape [{}], too large for the memory of this machine", name,
-                           fmt::join(shape, ", "))};
-}
-
-Result<Array> read_array(const std::string& file) {
-  auto array = read_npy(file);
-  if (!array) return array;
-  if (auto error = memory_error(file, array->shape)) return *error;
-  return array;
-}
-
 /// Rank 2 [seq_len, dim], 3 [batch, seq_len, dim] or 4 [batch, num_heads, seq_len, dim], as rank 4.
 template <class Scalar>
 Result<Tensor<Scalar, 4>> as_rank_4(Array array, const std::string& file) {
-  const std::string shape = shape_of(array);
+  const std::string shape = shape_text(array.shape);
   switch (array.shape.size()) {
     case 2:
       array.shape.insert(array.shape.begin(), {1, 1});
@@ -98,11 +73,12 @@ Result<Inputs> project_inputs(const Options& options) {
   const auto weights = head_weights_from(*arrays);
   if (!weights) return Error{options.weights + ": " + weights.error().message};
   if (weights->key.size() == 0) return Error{options.weights + ": the weights have no elements"};
-  auto x = read_array(options.x);
-  if (!x) return x.error();
-  const auto rank = x->shape.size();
-  if (rank == 2) x->shape.insert(x->shape.begin(), 1);
-  const auto tensor = to_tensor<float, 3>(*x);
+  const auto file = read_array(options.x);
+  if (!file) return file.error();
+  Array x = file->array;
+  const auto rank = x.shape.size();
+  if (rank == 2) x.shape.insert(x.shape.begin(), 1);
+  const auto tensor = to_tensor<float, 3>(x);
   if (!tensor || tensor->shape()[2] != weights->model_dim()) {
     return Error{
         fmt::format("{} must be float32 of shape [seq_len, {}] or [batch, seq_len, {}] for "
@@ -125,7 +101,7 @@ Result<Inputs> read_inputs(const Options& options) {
        {std::pair{&options.q, &inputs.q}, {&options.k, &inputs.k}, {&options.v, &inputs.v}}) {
     auto read = read_array(*file);
     if (!read) return read.error();
-    *array = std::move(*read);
+    *array = std::move(read->array);
     if (std::holds_alternative<std::vector<Index>>(array->values)) {
       return Error{*file + " holds integers; attend takes float16, float32 or float64"};
     }
@@ -135,10 +111,60 @@ Result<Inputs> read_inputs(const Options& options) {
     }
     if (array->shape.size() != inputs.q.shape.size()) {
       return Error{fmt::format("{} has shape {}, and {} {}; attend takes as many axes of each",
-                               *file, shape_of(*array), options.q, shape_of(inputs.q))};
+                               *file, shape_text(array->shape), options.q,
+                               shape_text(inputs.q.shape))};
     }
   }
   return inputs;
+}
+
+/// What the options view, read from files.
+struct OptionFiles {
+  std::optional<OwnedMask> mask;
+  std::vector<Index> first_key, key_length;
+};
+
+Result<OptionFiles> read_option_files(const Options& options, std::size_t rank) {
+  OptionFiles files;
+  if (!options.mask.empty()) {
+    auto file = read_array(options.mask);
+    if (!file) return file.error();
+    // Without an axis of heads in q there is none in a mask of as many axes.
+    auto& shape = file->array.shape;
+    if (rank == 3 && shape.size() == 3) shape.insert(shape.begin() + 1, 1);
+    auto mask = as_mask(*file, options.mask);
+    if (!mask) return mask.error();
+    files.mask = std::move(*mask);
+  }
+  for (const auto& [name, numbers] : {std::pair{&options.first_key, &files.first_key},
+                                      {&options.key_length, &files.key_length}}) {
+    if (name->empty()) continue;
+    const auto file = read_array(*name);
+    if (!file) return file.error();
+    const auto* integers = std::get_if<std::vector<Index>>(&file->array.values);
+    if (integers == nullptr || file->array.shape.size() != 1 || integers->empty()) {
+      return Error{fmt::format("{} must hold an integer for each sequence, shape [batch]", *name)};
+    }
+    *numbers = *integers;
+  }
+  return files;
+}
+
+AttentionOptions attention_options(const Options& options, const OptionFiles& files) {
+  const auto view = [](const std::vector<Index>& numbers) {
+    return View<const Index, 1>(numbers.data(), {static_cast<Index>(numbers.size())});
+  };
+  return {.causal = options.causal == "top_left"       ? Causal::top_left
+                    : options.causal == "bottom_right" ? Causal::bottom_right
+                                                       : Causal::none,
+          .scale = options.scale,
+          .query_offset = options.query_offset,
+          .window = options.window,
+          .window_right = options.window_right,
+          .softcap = options.softcap,
+          .mask = files.mask ? files.mask->view() : Mask(),
+          .first_key = view(files.first_key),
+          .key_length = view(files.key_length)};
 }
 
 template <class Scalar>
@@ -150,28 +176,28 @@ Result<std::vector<std::pair<std::string, Array>>> attend(const Options& options
   if (!k) return k.error();
   const auto v = as_rank_4<Scalar>(inputs.v, inputs.v_name);
   if (!v) return v.error();
-  if (auto error = attention_error(q->shape(), k->shape(), v->shape())) return *error;
+  const auto files = read_option_files(options, inputs.q.shape.size());
+  if (!files) return files.error();
+  const AttentionOptions how = attention_options(options, *files);
+  if (auto error = attention_error(q->shape(), k->shape(), v->shape(), how)) return *error;
   const auto [batch, num_heads, seq_len_q, head_dim] = q->shape();
-  if (options.implementation == "reference") {
+  const bool keeps_stages = options.implementation == "reference";
+  if (keeps_stages) {
     if (auto error = memory_error("A", {batch, num_heads, seq_len_q, k->shape()[2]})) return *error;
   } else if (options.A || !options.d_out.empty()) {
     return Error{"--A and --d-out need --implementation reference, which alone keeps A"};
   }
   if (auto error = memory_error("out", {batch, num_heads, seq_len_q, v->shape()[3]})) return *error;
 
-  const AttentionOptions how{options.causal == "top_left"       ? Causal::top_left
-                             : options.causal == "bottom_right" ? Causal::bottom_right
-                                                                : Causal::none,
-                             options.scale};
   AttentionStages<Scalar> stages;  // A and the gradients come from here: reference only
   AttentionOutput<Scalar> output;
-  if (options.implementation == "reference") {
+  if (keeps_stages) {
     stages = attention_reference<Scalar>(*q, *k, *v, how);
     output = {stages.out, stages.lse};
-  } else if (options.implementation == "canonical") {
-    output = attention_canonical<Scalar>(*q, *k, *v, how);
   } else {
-    output = attention<Scalar>(*q, *k, *v, how).value();
+    auto seen = attend_with<Scalar>(options.implementation, *q, *k, *v, how);
+    if (!seen) return seen.error();
+    output = std::move(*seen);
   }
   const std::size_t rank = inputs.q.shape.size();
   std::vector<std::pair<std::string, Array>> results = {{"out", with_rank(output.out, rank)}};
@@ -183,13 +209,14 @@ Result<std::vector<std::pair<std::string, Array>>> attend(const Options& options
     results.emplace_back("lse", std::move(lse));
   }
   if (!options.d_out.empty()) {
-    const auto array = read_array(options.d_out);
-    if (!array) return array.error();
-    const auto d_out = as_rank_4<Scalar>(*array, options.d_out);
+    const auto file = read_array(options.d_out);
+    if (!file) return file.error();
+    const auto d_out = as_rank_4<Scalar>(file->array, options.d_out);
     if (!d_out) return d_out.error();
-    if (array->shape != results.front().second.shape) {
-      return Error{fmt::format("{} has shape {}, and out has {}", options.d_out, shape_of(*array),
-                               shape_of(results.front().second))};
+    if (file->array.shape != results.front().second.shape) {
+      return Error{fmt::format("{} has shape {}, and out has {}", options.d_out,
+                               shape_text(file->array.shape),
+                               shape_text(results.front().second.shape))};
     }
     const auto gradients = attention_reference_backward<Scalar>(stages, *q, *k, *v, *d_out, how);
     results.emplace_back("d_q", with_rank(gradients.d_q, rank));
@@ -206,9 +233,6 @@ int run(const Options& options) {
   if (!(of_attention == 3 && of_head == 0) && !(of_attention == 0 && of_head == 2)) {
     return refuse("attend takes --q, --k and --v, or --x and --weights");
   }
-  if (options.scale && !std::isfinite(*options.scale)) {
-    return refuse("--scale must be a finite number");
-  }
   const auto inputs = read_inputs(options);
   if (!inputs) return refuse(inputs.error().message);
   const auto results = std::holds_alternative<std::vector<double>>(inputs->q.values)
@@ -223,7 +247,7 @@ int run(const Options& options) {
     if (const Status added = files.add(file, format_npy(array)); !added) {
       return refuse(added.error().message);
     }
-    report += fmt::format("{}  {}\n", file.string(), shape_of(array));
+    report += fmt::format("{}  {}\n", file.string(), shape_text(array.shape));
   }
   if (const Status done = files.commit(); !done) return refuse(done.error().message);
   print(stdout, report);
@@ -249,10 +273,27 @@ void add_attend(CLI::App& app, int& exit_code) {
       ->check(CLI::IsMember({"none", "top_left", "bottom_right"}))
       ->capture_default_str();
   verb->add_option("--scale", options->scale, "multiplies q k^T; 1 / sqrt(head_dim) by default");
+  verb->add_option("--softcap", options->softcap,
+                   "makes scores softcap * tanh(scores / softcap); none by default");
+  verb->add_option("--mask", options->mask,
+                   "boolean (true = may attend) or added to the logits (-inf forbids): "
+                   "[seq_len_q, seq_len_k], or with the axes of q before these; an axis of size 1 "
+                   "stands for all");
+  verb->add_option("--query-offset", options->query_offset,
+                   "the position of query 0 among the keys, for --causal top_left and windows");
+  verb->add_option("--window", options->window,
+                   "of the keys up to its own position a query sees the last so many, its own "
+                   "included");
+  verb->add_option("--window-right", options->window_right,
+                   "a query sees at most so many keys beyond its own position");
+  verb->add_option("--first-key", options->first_key,
+                   "integers [batch]: keys of a sequence before this one are padding");
+  verb->add_option("--key-length", options->key_length,
+                   "integers [batch]: keys of a sequence from this one on are padding");
   verb->add_option("--implementation", options->implementation,
                    "what computes: the definition, or (the same bits both) the canonical order "
                    "in plain and in fast code")
-      ->check(CLI::IsMember({"reference", "canonical", "fused"}))
+      ->check(CLI::IsMember(implementations))
       ->capture_default_str();
   verb->add_option("--out", options->out, "the folder for out.npy and what else is asked for")
       ->required();

@@ -34,5 +34,7 @@ struct JsonOption {
 void add_lecture(CLI::App& app, int& exit_code);
 void add_theorems(CLI::App& app, int& exit_code);
 void add_attend(CLI::App& app, int& exit_code);
+void add_conform(CLI::App& app, int& exit_code);
+void add_bench(CLI::App& app, int& exit_code);
 
 }  // namespace headproof::cli

@@ -310,6 +310,122 @@ TEST_F(CliAttend, AHeadIsItsProjectionsAndTheAttentionBetweenThem) {
   EXPECT_EQ(content("o/out.npy"), content("dump/009_out.npy"));
 }
 
+TEST_F(CliAttend, EveryImplementationObeysEveryOption) {
+  save<float>("q", {3, 1}, {0, 0, 0});  // Every allowed key weighs the same.
+  save<float>("k", {4, 1}, {1, 2, 3, 4});
+  save<float>("v", {4, 1}, {1, 2, 4, 8});
+  save<Index>("one", {1}, {1});
+  save<Index>("three", {1}, {3});
+  write("flags.npy", npy_bytes("|b1", false, "(3, 4)",
+                               std::string_view("\0\1\0\1"
+                                                "\1\0\0\0"
+                                                "\0\0\0\0",
+                                                12)));
+  const float forbidden = -std::numeric_limits<float>::infinity();
+  save<float>("bias", {1, 4}, {0, forbidden, std::log(3.0F), forbidden});
+  save<double>("wide", {3, 1}, {0, -infinity, 0});
+  for (const std::string name : {"reference", "canonical", "fused"}) {
+    SCOPED_TRACE(name);
+    const auto gives = [&](const std::string& options, const std::vector<double>& out) {
+      SCOPED_TRACE(options);
+      const Ended ended = attend(options + " --implementation " + name);
+      EXPECT_EQ(ended.exit_code, 0) << ended.err;
+      expect_result<float>("out", {3, 1}, out);
+    };
+    gives("", {3.75, 3.75, 3.75});
+    gives("--causal top_left --query-offset 1", {1.5, 7 / 3.0, 3.75});
+    gives("--causal top_left --query-offset=-1", {0, 1, 1.5});
+    gives("--causal top_left --window 1", {1, 2, 4});
+    gives("--window 2", {3.75, 3.75, 14 / 3.0});
+    gives("--window 1 --window-right 1", {1.5, 3, 6});
+    gives("--first-key one.npy", {14 / 3.0, 14 / 3.0, 14 / 3.0});
+    gives("--key-length three.npy --causal bottom_right", {1, 1.5, 7 / 3.0});
+    gives("--first-key one.npy --key-length three.npy", {3, 3, 3});
+    gives("--mask flags.npy", {5, 1, 0});
+    gives("--mask bias.npy", {3.25, 3.25, 3.25});
+    gives("--mask wide.npy", {3.75, 0, 3.75});
+    gives("--mask flags.npy --causal top_left", {0, 1, 0});
+  }
+}
+
+TEST_F(CliAttend, ASoftcapBoundsTheScores) {
+  // With a cap of ln 3 no score is above ln 3: 1 : 3.
+  save<float>("q", {1, 1}, {1});
+  save<float>("k", {2, 1}, {0, 1e6});
+  save<float>("v", {2, 1}, {4, 8});
+  for (const std::string name : {"reference", "canonical", "fused"}) {
+    const Ended ended = attend("--softcap 1.0986122886681098 --implementation " + name);
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    expect_result<float>("out", {1, 1}, {7});
+  }
+}
+
+TEST_F(CliAttend, AMaskHasTheAxesOfQOrFewer) {
+  const auto with_axes = [&](const Shape& before, const Shape& mask, std::vector<float> values) {
+    const auto shape = [&](Index seq_len) {
+      Shape whole = before;
+      whole.insert(whole.end(), {seq_len, 1});
+      return whole;
+    };
+    save<float>("q", shape(1), {0, 0});
+    save<float>("k", shape(2), {0, 0, 0, 0});
+    save<float>("v", shape(2), {1, 3, 5, 7});
+    save<float>("mask", mask, std::move(values));
+    const Ended ended = attend("--mask mask.npy");
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    return std::get<std::vector<float>>(result("out").values);
+  };
+  const float no = -std::numeric_limits<float>::infinity();
+  const std::vector<float> first_and_last = {1, 7}, first = {1, 5};
+  EXPECT_EQ(with_axes({2}, {2, 1, 2}, {0, no, no, 0}), first_and_last);  // [batch, q, k]
+  EXPECT_EQ(with_axes({2}, {2, 1, 1, 2}, {0, no, no, 0}), first_and_last);
+  EXPECT_EQ(with_axes({1, 2}, {2, 1, 2}, {0, no, no, 0}), first_and_last);  // [heads, q, k]
+  EXPECT_EQ(with_axes({2, 1}, {2, 1, 1, 2}, {0, no, no, 0}), first_and_last);
+  EXPECT_EQ(with_axes({2, 1}, {1, 1, 2}, {0, no}), first);
+  EXPECT_EQ(with_axes({2}, {2}, {0, no}), first);
+}
+
+TEST_F(CliAttend, GradientsKnowTheOptions) {
+  save_by_hand<float>();
+  save<float>("d_out", {2, 1}, {1, 1});
+  EXPECT_EQ(attend("--d-out d_out.npy --causal top_left --window 1").exit_code, 0);
+  expect_result<float>("d_q", {2, 1}, {0, 0});  // a weight that is 1 whatever the score
+  expect_result<float>("d_v", {2, 1}, {1, 1});
+  // A cap of c makes the score of query 1 and key 1 c tanh(ln 3 / c), and its derivative
+  // 1 - tanh^2; A (d A - delta) is the weights' part, as without a cap.
+  EXPECT_EQ(attend("--d-out d_out.npy --softcap 2").exit_code, 0);
+  const double tanh = std::tanh(std::log(3.0) / 2), weight = 1 / (1 + std::exp(-2 * tanh));
+  const double d_score = weight * (1 - weight) * 4 * (1 - tanh * tanh);
+  expect_result<float>("d_q", {2, 1}, {1, d_score});
+}
+
+TEST_F(CliAttend, OptionsThatDoNotFitAreRefused) {
+  save_by_hand<float>();
+  save<Index>("lengths", {2}, {1, 1});
+  save<Index>("beyond", {1}, {3});
+  save<float>("row", {1, 3}, {0, 0, 0});
+  save<float>("rank_5", {1, 1, 1, 1, 2}, {0, 0});
+  save<float>("rank_0", {}, {0});
+  const std::string files = "--q q.npy --k k.npy --v v.npy ";
+  refused(files + "--window 0", {"window is 0", "from 1 to 2^60"});
+  refused(files + "--window-right=-1", {"window_right is -1"});
+  refused(files + "--window 1.5", {"--window", "1.5"});
+  refused(files + "--softcap=-1", {"softcap is -1", "0 (none)"});
+  refused(files + "--query-offset 9223372036854775807", {"query_offset", "2^60"});
+  refused(files + "--query-offset 1 --causal bottom_right", {"query_offset is 1", "bottom_right"});
+  refused(files + "--key-length lengths.npy", {"key_length has 2 entries", "batch size is 1"});
+  refused(files + "--first-key beyond.npy", {"first_key[0] is 3", "number of keys, 2"});
+  refused(files + "--key-length q.npy", {"q.npy", "integer", "[batch]"});
+  save<Index>("empty", {0}, {});
+  refused(files + "--key-length empty.npy", {"empty.npy", "integer", "[batch]"});
+  refused(files + "--key-length none.npy", {"none.npy", "No such file"});
+  refused(files + "--mask row.npy", {"mask has shape [1, 1, 1, 3]", "[1, 1, 2, 2]"});
+  refused(files + "--mask lengths.npy", {"lengths.npy holds integers", "boolean"});
+  refused(files + "--mask rank_5.npy", {"rank_5.npy has shape [1, 1, 1, 1, 2]", "one to four"});
+  refused(files + "--mask rank_0.npy", {"rank_0.npy has shape []", "one to four"});
+  refused(files + "--mask none.npy", {"none.npy", "No such file"});
+}
+
 TEST_F(CliAttend, TakesEitherQKAndVOrXAndWeights) {
   save_by_hand<float>();
   const std::vector<std::string> sentence = {"--q, --k and --v, or --x and --weights"};
@@ -325,7 +441,7 @@ TEST_F(CliAttend, AnOptionThatIsOutOfRangeIsRefused) {
   save_by_hand<float>();
   const std::string files = "--q q.npy --k k.npy --v v.npy ";
   for (const std::string scale : {"nan", "inf", "-inf", "1e400"}) {
-    refused(files + "--scale " + scale, {"--scale", "finite"});
+    refused(files + "--scale " + scale, {"scale is ", "a number up to 3.40282e+38"});
   }
   refused(files + "--scale abc", {"--scale", "abc"});
   refused(files + "--scale 1,5", {"--scale", "1,5"});
@@ -391,7 +507,7 @@ TEST_F(CliAttend, ShapesThatDoNotFitAreRefused) {
   with_shapes({2, 1, 3}, {1, 1, 3}, {1, 1, 3});
   refused(files, {"batch size 2", "k 1"});
   with_shapes({1, 3, 1, 1}, {1, 2, 1, 1}, {1, 2, 1, 1});
-  refused(files, {"heads of k and v must divide"});
+  refused(files, {"the heads of k and v, 2, must divide those of q, 3"});
   with_shapes({2, 0}, {2, 0}, {2, 1});
   refused(files, {"head_dim is 0"});
   with_shapes({2, 3}, {2, 3}, {2, 5});

@@ -12,7 +12,7 @@ namespace {
 
 using Cli = CommandTest;
 
-constexpr const char* verbs[] = {"lecture", "theorems", "attend"};
+constexpr const char* verbs[] = {"lecture", "theorems", "attend", "conform", "bench"};
 
 TEST_F(Cli, AloneOrAskedForHelpItListsItsVerbs) {
   const Ended alone = run("");
@@ -67,6 +67,11 @@ TEST_F(Cli, AnEmptyArgumentIsNotTakenForAnAbsentOne) {
     const std::string flag = "--" + std::string(option);
     expect_refused("\"$HEADPROOF\" attend " + flag + " ''", {flag + ": an empty argument"});
   }
+  for (const char* option : {"mask", "softcap", "query-offset", "window", "first-key"}) {
+    const std::string flag = "--" + std::string(option);
+    expect_refused("\"$HEADPROOF\" attend " + flag + " ''", {flag + ": an empty argument"});
+  }
+  expect_refused("\"$HEADPROOF\" conform ''", {"DIR: an empty argument"});
   expect_refused("\"$HEADPROOF\" lecture --format ''", {"--format"});
   expect_refused("\"$HEADPROOF\" attend --causal ''", {"--causal"});
   expect_refused("\"$HEADPROOF\" theorems ''", {"ID: an empty argument"});

@@ -1,6 +1,8 @@
 // The head of the lecture: three projections without bias, and attention between them.
 #pragma once
 
+#include <optional>
+
 #include "headproof/attention.h"
 #include "headproof/random.h"
 #include "headproof/result.h"
@@ -9,7 +11,9 @@
 
 namespace headproof {
 
-/// out[r, :] = w x[r, :], the linear map without bias: x [rows.., in], w [out, in].
+/// out[b, t, :] = w x[b, t, :], the linear map without bias: x [batch, seq_len, in], w [out, in].
+/// Each element is one sum over the inputs in ascending order; in float and double a chain of fused
+/// multiply-adds from +0, whose bits depend on that row of x and on w alone.
 template <class Scalar>
 Tensor<Scalar, 3> project(View<const Scalar, 3> x, View<const Scalar, 2> w);
 
@@ -54,7 +58,8 @@ struct HeadGradients {
 };
 
 /// The vector-Jacobian product of the head: the gradients of sum(d_out * out),
-/// d_out [batch, seq_len, head_dim].
+/// d_out [batch, seq_len, head_dim]. Each element of d_x is one chain over the channels of value,
+/// then of key, then of query; each of d_w one chain over the rows of x; all ascending.
 template <class Scalar>
 HeadGradients<Scalar> head_backward(const HeadStages<Scalar>& forward, View<const Scalar, 3> x,
                                     View<const Scalar, 2> w_q, View<const Scalar, 2> w_k,
@@ -73,6 +78,10 @@ class Head {
   /// seq_len is above max_seq_len or the width of x is not model_dim.
   Result<Tensor<float, 3>> operator()(View<const float, 3> x);
 
+  /// out alone, fast and in little memory; leaves A() as it is. Errors are those of operator(), the
+  /// bits those of `attention` (docs/kernel.md).
+  Result<Tensor<float, 3>> out(View<const float, 3> x) const;
+
   /// The attention matrices of the last call, [batch, seq_len, seq_len].
   const Tensor<float, 3>& A() const { return A_; }
   const HeadWeights& weights() const { return weights_; }
@@ -82,7 +91,10 @@ class Head {
   bool causal() const { return causal_; }
 
  private:
+  std::optional<Error> input_error(View<const float, 3> x) const;
+
   HeadWeights weights_;
+  Tensor<float, 2> qkv_weights_;  // query, key, value, each transposed: [model_dim, 3 head_dim]
   Index max_seq_len_;
   bool causal_;
   Tensor<float, 3> A_;

@@ -1,136 +1,235 @@
 #include "attention/fused.h"
 
-#include <tbb/parallel_for.h>
-
 #include <algorithm>
+#include <array>
+#include <memory>
+#include <vector>
 
-#include "attention/float_mode.h"
-#include "attention/order.h"
-#include "attention/tile.h"
-#include "attention/visible.h"
+#include "attention/check.h"
+#include "attention/parallel.h"
 #include "attention/workspace.h"
 
 namespace headproof {
 namespace {
 
-/// Keys of one head as [blocks][head_dim][key_block]; places beyond the last key are 0.
 template <class Scalar>
-void pack_keys(View<const Scalar, 2> keys, Index block, Scalar* panel) {
-  const Index first = block * key_block, count = std::min(key_block, keys.shape[0] - first);
-  for (Index c = 0; c < keys.shape[1]; ++c) {
-    Scalar* row = panel + c * key_block;
-    for (Index j = 0; j < count; ++j) row[j] = keys(first + j, c);
-    for (Index j = count; j < key_block; ++j) row[j] = 0;
-  }
+std::size_t bytes_of(Index elements) {
+  return static_cast<std::size_t>(elements) * sizeof(Scalar);
 }
+
+Index blocks_of(Index keys) { return (keys + key_block - 1) / key_block; }
+
+/// Multiply-adds below which a call is over before other threads are awake.
+constexpr double serial_work = 1 << 18;
+/// Heads are taken together while their packed keys and values stay below this.
+constexpr Index packed_bytes = Index{12} << 20;
+/// What a core keeps near itself of keys and values.
+constexpr Index cached_bytes = Index{1} << 20;
+
+/// One forward pass. The query rows of all heads that read one key/value head are rows of the same
+/// tiles: row r is query r / group of the group's head r % group.
+template <class Scalar>
+class Forward {
+ public:
+  Forward(View<const Scalar, 4> q, Index num_kv_heads, Index seq_len_k,
+          const AttentionOptions& options, View<Scalar, 4> out, View<Scalar, 3> lse)
+      : q_(q),
+        options_(options),
+        out_(out),
+        lse_(lse),
+        seq_len_k_(seq_len_k),
+        num_kv_heads_(num_kv_heads),
+        group_(num_kv_heads == 0 ? 1 : q.shape[1] / num_kv_heads),
+        scale_(scale_of<Scalar>(options, q.shape[3])) {}
+
+  /// Query rows of a key/value head.
+  Index rows() const { return group_ * q_.shape[2]; }
+  Index heads() const { return q_.shape[0] * num_kv_heads_; }
+
+  /// The rows from `first_row` on, `tiles` tiles at most, of the queries that read key/value head
+  /// `head` (b * num_kv_heads + h).
+  void run(const KeysAndValues<Scalar>& kv, Index head, Index first_row, Index tiles,
+           Scalar* workspace) const {
+    const Index b = head / num_kv_heads_, h = head % num_kv_heads_;
+    const VisibleKeys visible(options_, b, q_.shape[2], seq_len_k_);
+    const Index first_key = visible.sequence().begin;
+    std::array<TileRow<Scalar>, std::size_t{task_tiles * tile_rows}> all;
+    std::array<Tile<Scalar>, std::size_t{task_tiles}> task;
+    const Index count = std::min(tiles * tile_rows, rows() - first_row);
+    for (Index r = 0; r < count; ++r) {
+      const Index i = (first_row + r) / group_, query_head = h * group_ + (first_row + r) % group_;
+      const KeyRange keys = visible.of(i);
+      TileRow<Scalar>& row = all[static_cast<std::size_t>(r)];
+      row.q = q_[b][query_head][i];
+      row.out = out_[b][query_head][i];
+      row.lse = lse_.data == nullptr ? nullptr : &lse_(b, query_head, i);
+      if (keys.begin < keys.end) row.keys = {keys.begin - first_key, keys.end - first_key};
+      row.b = b;
+      row.h = query_head;
+      row.i = i;
+    }
+    Index used = 0;
+    for (Index r = 0; r < count; r += tile_rows) {
+      task[static_cast<std::size_t>(used++)] = {.kv = &kv,
+                                                .rows = &all[static_cast<std::size_t>(r)],
+                                                .count = std::min(tile_rows, count - r),
+                                                .scale = scale_,
+                                                .softcap = static_cast<Scalar>(options_.softcap),
+                                                .mask = &options_.mask,
+                                                .first_key = first_key};
+    }
+    run_tiles(task.data(), used, workspace);
+  }
+
+ private:
+  const View<const Scalar, 4> q_;
+  const AttentionOptions& options_;
+  const View<Scalar, 4> out_;
+  const View<Scalar, 3> lse_;
+  const Index seq_len_k_, num_kv_heads_, group_;
+  const Scalar scale_;
+};
 
 }  // namespace
 
 template <class Scalar>
-void attention_fused(View<const Scalar, 4> q, View<const Scalar, 4> k, View<const Scalar, 4> v,
-                     const AttentionOptions& options, View<Scalar, 4> out, View<Scalar, 3> lse) {
-  // Not structured bindings, which clang 14 does not let a lambda capture.
-  const Index batch = q.shape[0], num_heads = q.shape[1];
-  const Index seq_len_q = q.shape[2], head_dim = q.shape[3];
-  const Index num_kv_heads = k.shape[1], seq_len_k = k.shape[2], value_dim = v.shape[3];
-  const Index group = num_kv_heads == 0 ? 1 : num_heads / num_kv_heads;
-  constexpr Index lanes = 64 / static_cast<Index>(sizeof(Scalar));
-  const Index value_width = (value_dim + lanes - 1) / lanes * lanes;
-  const Index blocks = (seq_len_k + key_block - 1) / key_block;
-  const bool v_direct = v.strides[3] == 1 && value_width == value_dim;
+Status attention_fused(View<const Scalar, 4> q, Index num_kv_heads, Index seq_len_k,
+                       const std::function<KeysAndValues<Scalar>(Index b, Index h)>& source,
+                       const AttentionOptions& options, View<Scalar, 4> out, View<Scalar, 3> lse) {
   const StandardFloatMode mode;
-  const Scalar scale = scale_of<Scalar>(options, head_dim);
-  const bool causal = options.causal != Causal::none;
+  const Forward<Scalar> forward(q, num_kv_heads, seq_len_k, options, out, lse);
+  const Index heads = forward.heads(), rows = forward.rows();
+  if (heads == 0 || rows == 0) return std::monostate();
+  const KeysAndValues<Scalar> example = source(0, 0);
+  const Index head_dim = example.head_dim(), width = example.value_width();
+  const double work = static_cast<double>(heads * rows) *
+                      static_cast<double>(seq_len_k * (head_dim + width));
+  const bool parallel = work > serial_work;
+  // Where a head's keys and values do not fit a core's cache, several tiles share a span of them.
+  const Index head_bytes = static_cast<Index>(bytes_of<Scalar>(seq_len_k * (head_dim + width)));
+  const Index tiles = head_bytes > cached_bytes ? task_tiles : 1;
+  const Index tasks = (rows + tiles * tile_rows - 1) / (tiles * tile_rows);
+  Progress progress(options.progress, static_cast<double>(heads * tasks));
 
-  for (Index b = 0; b < batch; ++b) {
-    for (Index kv = 0; kv < num_kv_heads; ++kv) {
-      const auto bytes = [](Index elements) {
-        return static_cast<std::size_t>(elements) * sizeof(Scalar);
-      };
-      const Workspace panel_space(bytes(blocks * head_dim * key_block));
-      const Workspace v_space(bytes(v_direct ? 0 : seq_len_k * value_width));
-      Scalar* const panels = panel_space.as<Scalar>();
-      Scalar* const packed_v = v_space.as<Scalar>();
-      tbb::parallel_for(Index{0}, blocks, [&](Index block) {
-        pack_keys(k[b][kv], block, panels + block * head_dim * key_block);
-      });
-      const auto values = v[b][kv];
-      if (!v_direct) {
-        tbb::parallel_for(Index{0}, seq_len_k, [&](Index j) {
-          for (Index c = 0; c < value_width; ++c) {
-            packed_v[j * value_width + c] = c < value_dim ? values(j, c) : Scalar(0);
-          }
-        });
+  // What many tiles read is packed once.
+  const bool pack_k = rows > tile_rows && example.panels == nullptr;
+  const bool pack_v = rows > tile_rows && example.rows == nullptr;
+  const Index k_size = pack_k ? blocks_of(seq_len_k) * head_dim * key_block : 0;
+  const Index v_size = pack_v ? seq_len_k * width : 0;
+  const Index packed_size = static_cast<Index>(bytes_of<Scalar>(k_size + v_size));
+  const Index together =
+      std::clamp<Index>(packed_bytes / std::max<Index>(packed_size, 1), 1, heads);
+  const Workspace packed(bytes_of<Scalar>(together * (k_size + v_size)));
+  std::vector<KeysAndValues<Scalar>> kv(static_cast<std::size_t>(together));
+  for (Index first = 0; first < heads && !progress.stopped(); first += together) {
+    const Index count = std::min(together, heads - first);
+    for (Index n = 0; n < count; ++n) {
+      auto& one = kv[static_cast<std::size_t>(n)];
+      one = source((first + n) / num_kv_heads, (first + n) % num_kv_heads);
+      Scalar* const memory = packed.as<Scalar>() + n * (k_size + v_size);
+      if (pack_k) one.panels = memory;
+      if (pack_v) {
+        one.rows = memory + k_size;
+        one.rows_stride = width;
       }
-      const Index tiles = (seq_len_q + tile_rows - 1) / tile_rows;
-      tbb::parallel_for(Index{0}, group * tiles, [&](Index task) {
-        const StandardFloatMode task_mode;
-        // The last tiles see the most keys: they go first.
-        const Index h = kv * group + task % group, t = tiles - 1 - task / group;
-        const Index first_row = t * tile_rows, rows = std::min(tile_rows, seq_len_q - first_row);
-        const Workspace space(
-            bytes(tile_rows * (head_dim + value_dim) + tile_workspace(value_width)));
-        Scalar* const workspace = space.as<Scalar>();
-        Scalar* const q_panel = workspace + tile_workspace(value_width);
-        Scalar* const dense_out = q_panel + tile_rows * head_dim;
-        for (Index r = 0; r < rows; ++r) {
-          for (Index c = 0; c < head_dim; ++c) {
-            q_panel[(r / group_rows * head_dim + c) * group_rows + r % group_rows] =
-                q(b, h, first_row + r, c);
-          }
-        }
-        const bool direct_out = out.strides[3] == 1;
-        Tile<Scalar> tile{
-            .rows = rows,
-            .head_dim = head_dim,
-            .value_dim = value_dim,
-            .value_width = value_width,
-            .seq_len_k = seq_len_k,
-            .q = q_panel,
-            .k = panels,
-            .v = v_direct ? values.data : packed_v,
-            .v_stride = v_direct ? values.strides[0] : value_width,
-            .first_visible =
-                causal ? query_offset(options.causal, seq_len_q, seq_len_k) + first_row + 1
-                       : seq_len_k,
-            .causal = causal,
-            .scale = scale,
-            .out = direct_out ? &out(b, h, first_row, 0) : dense_out,
-            .out_stride = direct_out ? out.strides[2] : value_dim,
-            .lse = &lse(b, h, first_row),
-            .lse_stride = lse.strides[2],
-            .workspace = workspace};
-        run_tile(tile);
-        if (!direct_out) {
-          for (Index r = 0; r < rows; ++r) {
-            for (Index c = 0; c < value_dim; ++c) {
-              out(b, h, first_row + r, c) = dense_out[r * value_dim + c];
-            }
-          }
-        }
-      });
+    }
+    if (pack_k || pack_v) {
+      const Index blocks = blocks_of(seq_len_k);
+      share_out(
+          count * blocks, parallel, [] { return 0; },
+          [&](int, Index task) {
+            auto& one = kv[static_cast<std::size_t>(task / blocks)];
+            const Index key = task % blocks * key_block;
+            const Index keys = std::min(key_block, one.count() - key);
+            if (keys <= 0) return;
+            const auto of_block = [&](View<const Scalar, 2> all) {
+              return View<const Scalar, 2>{
+                  all.data + key * all.strides[0], {keys, all.shape[1]}, all.strides};
+            };
+            Scalar* const memory =
+                packed.as<Scalar>() + task / blocks * (k_size + v_size);
+            if (pack_k) pack_keys(of_block(one.keys), memory + key * head_dim);
+            if (pack_v) pack_rows(of_block(one.values), width, memory + k_size + key * width);
+          });
+    }
+    // The last rows see the most keys when causal: they go first.
+    share_out(
+        count * tasks, parallel,
+        [&] { return std::make_unique<Workspace>(bytes_of<Scalar>(tile_workspace(example, tiles))); },
+        [&](const auto& workspace, Index task) {
+          if (progress.stopped()) return;
+          const Index n = task / tasks, first_row = (tasks - 1 - task % tasks) * tiles * tile_rows;
+          forward.run(kv[static_cast<std::size_t>(n)], first + n, first_row, tiles,
+                      workspace->template as<Scalar>());
+          progress.add(1);
+        });
+  }
+  if (progress.stopped()) return Error{"attention was stopped by its progress callback"};
+  return std::monostate();
+}
+
+template <class Scalar>
+Status attention_into(View<const Scalar, 4> q, View<const Scalar, 4> k, View<const Scalar, 4> v,
+                      const AttentionOptions& options, View<Scalar, 4> out, View<Scalar, 3> lse) {
+  if (auto error = attention_error(q.shape, k.shape, v.shape, options)) return *error;
+  if (auto error = shape_error({"out", out}, {q.shape[0], q.shape[1], q.shape[2], v.shape[3]})) {
+    return *error;
+  }
+  if (lse.data == nullptr) {
+    if (auto error = memory_error({{"q", q}, {"k", k}, {"v", v}}, options, {{"out", out}})) {
+      return *error;
+    }
+  } else {
+    if (auto error = shape_error({"lse", lse}, {q.shape[0], q.shape[1], q.shape[2], 1})) {
+      return *error;
+    }
+    if (auto error =
+            memory_error({{"q", q}, {"k", k}, {"v", v}}, options, {{"out", out}, {"lse", lse}})) {
+      return *error;
     }
   }
+  const Index seq_len_k = k.shape[2];
+  const auto source = [&](Index b, Index h) {
+    const KeyRange keys = VisibleKeys(options, b, q.shape[2], seq_len_k).sequence();
+    const auto of_sequence = [&](View<const Scalar, 2> all) {
+      if (keys.begin > 0) all.data += keys.begin * all.strides[0];
+      all.shape[0] = keys.end - keys.begin;
+      return all;
+    };
+    KeysAndValues<Scalar> kv{.keys = of_sequence(k[b][h]), .values = of_sequence(v[b][h])};
+    if (kv.values.strides[1] == 1 && kv.value_dim() == kv.value_width()) {
+      kv.rows = kv.values.data;
+      kv.rows_stride = kv.values.strides[0];
+    }
+    return kv;
+  };
+  return attention_fused<Scalar>(q, k.shape[1], seq_len_k, source, options, out, lse);
 }
 
 template <class Scalar>
 Result<AttentionOutput<Scalar>> attention(View<const Scalar, 4> q, View<const Scalar, 4> k,
                                           View<const Scalar, 4> v,
                                           const AttentionOptions& options) {
-  if (auto error = attention_shape_error(q.shape, k.shape, v.shape)) return *error;
+  if (auto error = attention_error(q.shape, k.shape, v.shape, options)) return *error;
   AttentionOutput<Scalar> result{
       Tensor<Scalar, 4>({q.shape[0], q.shape[1], q.shape[2], v.shape[3]}),
       Tensor<Scalar, 3>({q.shape[0], q.shape[1], q.shape[2]})};
-  attention_fused(q, k, v, options, result.out.view(), result.lse.view());
+  if (auto done = attention_into<Scalar>(q, k, v, options, result.out.view(), result.lse.view());
+      !done) {
+    return done.error();
+  }
   return result;
 }
 
-#define HEADPROOF_INSTANTIATE(Scalar)                                                              \
-  template void attention_fused(View<const Scalar, 4>, View<const Scalar, 4>,                      \
-                                View<const Scalar, 4>, const AttentionOptions&, View<Scalar, 4>,   \
-                                View<Scalar, 3>);                                                  \
+#define HEADPROOF_INSTANTIATE(Scalar)                                                             \
+  template Status attention_fused(View<const Scalar, 4>, Index, Index,                            \
+                                  const std::function<KeysAndValues<Scalar>(Index, Index)>&,      \
+                                  const AttentionOptions&, View<Scalar, 4>, View<Scalar, 3>);     \
+  template Status attention_into(View<const Scalar, 4>, View<const Scalar, 4>,                    \
+                                 View<const Scalar, 4>, const AttentionOptions&, View<Scalar, 4>, \
+                                 View<Scalar, 3>);                                                \
   template Result<AttentionOutput<Scalar>> attention(View<const Scalar, 4>, View<const Scalar, 4>, \
-                                                     View<const Scalar, 4>,                        \
+                                                     View<const Scalar, 4>,                       \
                                                      const AttentionOptions&);
 HEADPROOF_INSTANTIATE(float)
 HEADPROOF_INSTANTIATE(double)

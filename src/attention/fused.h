@@ -1,13 +1,20 @@
 // Fast exact attention in the canonical order.
 #pragma once
 
+#include <functional>
+
+#include "attention/tile.h"
 #include "headproof/attention.h"
 
 namespace headproof {
 
-/// Forward attention with the bits of attention_canonical; memory O(seq_len * head_dim).
+/// Forward attention with the bits of attention_canonical, in memory of O(seq_len * head_dim).
+/// `source(b, h)` gives keys and values of sequence b and key/value head h from the sequence's first
+/// key on. Preconditions: all shapes are right, and so are the options for seq_len_k keys.
+/// The error says that `options.progress` stopped the work.
 template <class Scalar>
-void attention_fused(View<const Scalar, 4> q, View<const Scalar, 4> k, View<const Scalar, 4> v,
-                     const AttentionOptions& options, View<Scalar, 4> out, View<Scalar, 3> lse);
+Status attention_fused(View<const Scalar, 4> q, Index num_kv_heads, Index seq_len_k,
+                       const std::function<KeysAndValues<Scalar>(Index b, Index h)>& source,
+                       const AttentionOptions& options, View<Scalar, 4> out, View<Scalar, 3> lse);
 
 }  // namespace headproof

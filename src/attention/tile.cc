@@ -2,19 +2,22 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "attention/tile.cc"
-// Targets without a fused multiply-add are left out; plain scalar code with std::fma stays. So are
-// those that newer releases of Highway add above AVX-512, for which nothing here is different.
-#define HWY_BROKEN_EMU128 1
-#define HWY_DISABLED_TARGETS ~(HWY_SCALAR | HWY_AVX2 | HWY_AVX3 | HWY_NEON)
-
-#include "attention/tile.h"
+#include "attention/targets.h"  // before Highway's headers
 
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
+
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
-#include "attention/elementary.h"
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "attention/elementary-inl.h"
 #include "attention/order.h"
-#include "attention/visible.h"
+#include "attention/tile.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headproof {
@@ -23,71 +26,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 template <class D>
 using Vec = hn::Vec<D>;
-
-template <class V>
-HWY_INLINE V Fma(V a, V b, V c) {
-#if HWY_TARGET == HWY_SCALAR
-  return V{std::fma(a.raw, b.raw, c.raw)};
-#else
-  return hn::MulAdd(a, b, c);
-#endif
-}
-
-#if HWY_TARGET == HWY_AVX3
-// e 2^n with one rounding, where it is subnormal; elsewhere that takes two products.
-HWY_INLINE hn::Vec512<float> ScalePower(hn::Vec512<float> e, hn::Vec512<float> n) {
-  return {_mm512_scalef_ps(e.raw, n.raw)};
-}
-HWY_INLINE hn::Vec512<double> ScalePower(hn::Vec512<double> e, hn::Vec512<double> n) {
-  return {_mm512_scalef_pd(e.raw, n.raw)};
-}
-HWY_INLINE hn::Vec256<float> ScalePower(hn::Vec256<float> e, hn::Vec256<float> n) {
-  return {_mm256_scalef_ps(e.raw, n.raw)};
-}
-template <class Real, std::size_t lanes>
-HWY_INLINE hn::Vec128<Real, lanes> ScalePower(hn::Vec128<Real, lanes> e,
-                                              hn::Vec128<Real, lanes> n) {
-  if constexpr (sizeof(Real) == 4) {
-    return hn::Vec128<Real, lanes>{_mm_scalef_ps(e.raw, n.raw)};
-  } else {
-    return hn::Vec128<Real, lanes>{_mm_scalef_pd(e.raw, n.raw)};
-  }
-}
-#endif
-
-template <class D, class V = Vec<D>>
-HWY_INLINE V Exp(D d, V x) {
-  using Real = hn::TFromD<D>;
-  using C = ExpConstants<Real>;
-  const auto constant = [&](Real value) { return hn::Set(d, value); };
-  x = hn::IfThenElse(hn::Lt(x, constant(C::lowest)), constant(C::lowest), x);
-  const V n = hn::Sub(Fma(x, constant(C::log2e), constant(C::round)), constant(C::round));
-  V r = Fma(n, constant(-C::ln2_high), x);
-  r = Fma(n, constant(-C::ln2_low), r);
-  V q = constant(C::q[0]);
-  for (std::size_t c = 1; c < std::size(C::q); ++c) q = Fma(q, r, constant(C::q[c]));
-  const V e = hn::Add(Fma(hn::Mul(r, r), q, r), constant(1));
-#if HWY_TARGET == HWY_AVX3
-  return ScalePower(e, n);
-#else
-  const hn::RebindToSigned<D> di;
-  using Int = hn::TFromD<decltype(di)>;
-  const auto whole = hn::ConvertTo(di, n);
-  const auto half = hn::ShiftRight<1>(whole);
-  const auto power = [&](auto exponent) {
-    return hn::BitCast(
-        d, hn::ShiftLeft<C::mantissa_bits>(hn::Add(exponent, hn::Set(di, Int{C::bias}))));
-  };
-  return hn::Mul(hn::Mul(e, power(half)), power(hn::Sub(whole, half)));
-#endif
-}
-
-/// exp of one number, with the vector code's bits.
-template <class Real>
-HWY_INLINE Real OneExp(Real x) {
-  const hn::CappedTag<Real, 16 / sizeof(Real)> d;
-  return hn::GetLane(Exp(d, hn::Set(d, x)));
-}
 
 /// The lanes of a vector folded in halves.
 template <class D, class Real = hn::TFromD<D>>
@@ -115,13 +53,100 @@ HWY_INLINE Real FoldLanes(D d, const Real* HWY_RESTRICT sums) {
   return Fold(d, sum[0]);
 }
 
-/// s[r][j] = scale * sum over c of q[c][r] * k[c][j], ascending c, for a group's rows and a block.
+/// Rows first .. first + count - 1.
+template <class Real>
+View<const Real, 2> rows_of(const View<const Real, 2>& all, Index first, Index count) {
+  return {all.data + first * all.strides[0], {count, all.shape[1]}, all.strides};
+}
+
+template <class Real>
+void PackKeys(const View<const Real, 2>& keys, Real* HWY_RESTRICT panel) {
+  const Index count = keys.shape[0], head_dim = keys.shape[1];
+  Index packed_keys = 0, packed_channels = 0;  // what the loop over squares leaves
+#if HWY_TARGET != HWY_SCALAR
+  // Squares of four keys by four channels are transposed in registers.
+  if constexpr (sizeof(Real) == 4) {
+    if (keys.strides[1] == 1) {
+      const hn::FixedTag<float, 4> d;
+      const hn::RepartitionToWide<decltype(d)> wide;
+      packed_keys = count / 4 * 4;
+      packed_channels = head_dim / 4 * 4;
+      for (Index c = 0; c < packed_channels; c += 4) {
+        for (Index j = 0; j < packed_keys; j += 4) {
+          const Real* at = keys.data + j * keys.strides[0] + c;
+          const auto k0 = hn::LoadU(d, at), k1 = hn::LoadU(d, at + keys.strides[0]);
+          const auto k2 = hn::LoadU(d, at + 2 * keys.strides[0]);
+          const auto k3 = hn::LoadU(d, at + 3 * keys.strides[0]);
+          const auto low01 = hn::BitCast(wide, hn::InterleaveLower(d, k0, k1));
+          const auto low23 = hn::BitCast(wide, hn::InterleaveLower(d, k2, k3));
+          const auto high01 = hn::BitCast(wide, hn::InterleaveUpper(d, k0, k1));
+          const auto high23 = hn::BitCast(wide, hn::InterleaveUpper(d, k2, k3));
+          Real* to = panel + c * key_block + j;
+          const auto store = [&](auto quad, Index channel) HWY_ATTR {
+            hn::Store(hn::BitCast(d, quad), d, to + channel * key_block);
+          };
+          store(hn::InterleaveLower(wide, low01, low23), 0);
+          store(hn::InterleaveUpper(wide, low01, low23), 1);
+          store(hn::InterleaveLower(wide, high01, high23), 2);
+          store(hn::InterleaveUpper(wide, high01, high23), 3);
+        }
+      }
+    }
+  }
+#endif
+  for (Index j = 0; j < count; ++j) {
+    const Real* key = keys.data + j * keys.strides[0];
+    for (Index c = j < packed_keys ? packed_channels : 0; c < head_dim; ++c) {
+      panel[c * key_block + j] = key[c * keys.strides[1]];
+    }
+  }
+}
+
+template <class D>
+constexpr Index LanesOf() {
+  return static_cast<Index>(hn::MaxLanes(D()));
+}
+/// Vectors of a group's row that the registers hold beside the others.
+inline constexpr int most_vectors = HWY_TARGET == HWY_AVX3 ? 4 : 2;
+/// Elements of a cache line.
+template <class Real>
+inline constexpr Index line_of = 64 / Index{sizeof(Real)};
+inline constexpr std::uint64_t all_keys = ~std::uint64_t{0};
+
+/// Calls step(first element, vectors) for pieces of `width` elements, whole vectors each, none
+/// larger than the registers allow and none much smaller than the others.
+template <class D, class Step>
+HWY_INLINE void ForPieces(D, Index width, Step step) {
+  constexpr Index lanes = LanesOf<D>();
+  Index at = 0, left = (width + lanes - 1) / lanes;
+  while (left > 0) {
+    // 5 = 3 + 2 and 6 = 3 + 3 keep the pipelines fuller than 4 + 1 and 4 + 2.
+    const Index now = left <= most_vectors       ? left
+                      : left < 2 * most_vectors ? (left + 1) / 2
+                                                 : most_vectors;
+    switch (now) {
+      case 1: step(at, std::integral_constant<int, 1>()); break;
+      case 2: step(at, std::integral_constant<int, 2>()); break;
+      default:
+        if constexpr (most_vectors == 4) {
+          if (now == 3) {
+            step(at, std::integral_constant<int, 3>());
+          } else {
+            step(at, std::integral_constant<int, 4>());
+          }
+        }
+    }
+    at += now * lanes;
+    left -= now;
+  }
+}
+
+/// s[r][j] = scale * sum over c of q[c][r] * k[c][j], ascending c, for a group and `keys` keys.
 template <int rows, class D, class Real = hn::TFromD<D>>
 HWY_INLINE void Scores(D d, const Real* HWY_RESTRICT q, const Real* HWY_RESTRICT k, Index head_dim,
-                       Real scale, Real* HWY_RESTRICT s) {
-  constexpr Index lanes = static_cast<Index>(hn::MaxLanes(D()));
-  constexpr int vectors = HWY_TARGET == HWY_AVX3 ? 4 : 2;
-  for (Index j = 0; j < key_block; j += vectors * lanes) {
+                       Real scale, Index keys, Real* HWY_RESTRICT s) {
+  constexpr Index lanes = LanesOf<D>();
+  ForPieces(d, keys, [&]<int vectors>(Index j, std::integral_constant<int, vectors>) HWY_ATTR {
     Vec<D> sum[std::size_t{rows}][std::size_t{vectors}];
     HWY_UNROLL(8)
     for (int r = 0; r < rows; ++r) {
@@ -129,15 +154,16 @@ HWY_INLINE void Scores(D d, const Real* HWY_RESTRICT q, const Real* HWY_RESTRICT
       for (int n = 0; n < vectors; ++n) sum[r][n] = hn::Zero(d);
     }
     const Real* HWY_RESTRICT column = k + j;
-    for (Index c = 0; c < head_dim; ++c, column += key_block) {
+    const Real* HWY_RESTRICT query = q;
+    for (Index c = 0; c < head_dim; ++c, column += key_block, query += group_rows) {
       Vec<D> key[std::size_t{vectors}];
       HWY_UNROLL(4)
       for (int n = 0; n < vectors; ++n) key[n] = hn::Load(d, column + n * lanes);
       HWY_UNROLL(8)
       for (int r = 0; r < rows; ++r) {
-        const Vec<D> query = hn::Set(d, q[c * group_rows + r]);
+        const Vec<D> x = hn::Set(d, query[r]);
         HWY_UNROLL(4)
-        for (int n = 0; n < vectors; ++n) sum[r][n] = Fma(query, key[n], sum[r][n]);
+        for (int n = 0; n < vectors; ++n) sum[r][n] = Fma(x, key[n], sum[r][n]);
       }
     }
     const Vec<D> factor = hn::Set(d, scale);
@@ -148,67 +174,76 @@ HWY_INLINE void Scores(D d, const Real* HWY_RESTRICT q, const Real* HWY_RESTRICT
         hn::Store(hn::Mul(sum[r][n], factor), d, s + r * key_block + j + n * lanes);
       }
     }
+  });
+}
+
+/// The lanes from bit `first` on of a row's allowed keys.
+template <class D>
+HWY_INLINE hn::Mask<D> LaneMask(D d, std::uint64_t allowed, Index first) {
+  const std::uint64_t bits = allowed >> first;
+  return hn::LoadMaskBits(d, reinterpret_cast<const std::uint8_t*>(&bits));
+}
+
+/// Scores become logits where that needs more than the scale; masked ones -infinity.
+template <class D, class Real = hn::TFromD<D>>
+HWY_INLINE void Logits(D d, std::uint64_t allowed, Index keys, Real softcap, const Real* added,
+                       Real* HWY_RESTRICT s) {
+  constexpr Index lanes = LanesOf<D>();
+  const Vec<D> cap = hn::Set(d, softcap);
+  const Vec<D> masked = hn::Set(d, -std::numeric_limits<Real>::infinity());
+  for (Index j = 0; j < keys; j += lanes) {
+    Vec<D> x = hn::Load(d, s + j);
+    if (softcap > 0) x = hn::Mul(cap, Tanh(d, hn::Div(x, cap)));
+    if (added != nullptr) x = hn::Add(x, hn::Load(d, added + j));
+    hn::Store(hn::IfThenElse(LaneMask(d, allowed, j), x, masked), d, s + j);
   }
 }
 
-/// The softmax step of a group on a block: logits in s become weights, row r's keys from counts[r]
-/// on are masked; maxima and sums move on, and rescale[r] is the factor for what row r has
-/// accumulated. A row that sees no key here keeps its state.
-template <int rows, class D, class Real = hn::TFromD<D>>
-HWY_INLINE void Weights(D d, Real* HWY_RESTRICT s, const Index* HWY_RESTRICT counts,
-                        Real* HWY_RESTRICT maxima, Real* HWY_RESTRICT sums,
-                        Real* HWY_RESTRICT rescale) {
-  constexpr Index lanes = static_cast<Index>(hn::MaxLanes(D()));
-  constexpr Index vectors = key_block / lanes;
-  constexpr Real minus_infinity = -std::numeric_limits<Real>::infinity();
-  HWY_ALIGN Real shift[8] = {}, before[8] = {};
-  for (int r = 0; r < rows; ++r) {
-    Real* HWY_RESTRICT row = s + r * key_block;
-    for (Index j = counts[r]; j < key_block; ++j) row[j] = minus_infinity;
-    Vec<D> largest = hn::Set(d, maxima[r]);
-    for (Index n = 0; n < vectors; ++n) {
-      const Vec<D> x = hn::Load(d, row + n * lanes);
-      largest = hn::IfThenElse(hn::Gt(x, largest), x, largest);
-    }
-    const Real maximum = hn::GetLane(hn::MaxOfLanes(d, largest));
-    before[r] = maxima[r];
-    maxima[r] = maximum;
-    shift[r] = maximum == minus_infinity ? Real(0) : maximum;
+/// The largest of `maximum` and the logits; NaN is none.
+template <class D, class Real = hn::TFromD<D>>
+HWY_INLINE Real Maximum(D d, Real maximum, Index keys, const Real* HWY_RESTRICT s) {
+  Vec<D> largest = hn::Set(d, maximum);
+  for (Index j = 0; j < keys; j += LanesOf<D>()) {
+    const Vec<D> x = hn::Load(d, s + j);
+    largest = hn::IfThenElse(hn::Gt(x, largest), x, largest);
   }
-  const hn::CappedTag<Real, 8> d8;
-  for (Index r = 0; r < 8; r += static_cast<Index>(hn::MaxLanes(d8))) {
-    hn::Store(Exp(d8, hn::Sub(hn::Load(d8, before + r), hn::Load(d8, shift + r))), d8, rescale + r);
+  return hn::GetLane(hn::MaxOfLanes(d, largest));
+}
+
+/// Logits become weights exp(logit - shift), summed into `sums` by lanes after these are rescaled.
+/// A masked key's place then holds -1, which no weight is.
+template <class D, class Real = hn::TFromD<D>>
+HWY_INLINE void Weights(D d, std::uint64_t allowed, Index keys, Real shift, Real rescale,
+                        Real* HWY_RESTRICT s, Real* HWY_RESTRICT sums) {
+  constexpr Index lanes = LanesOf<D>();
+  const Vec<D> origin = hn::Set(d, shift), factor = hn::Set(d, rescale);
+  HWY_UNROLL(1)
+  for (Index lane = 0; lane < sum_lanes; lane += lanes) {
+    Vec<D> sum = hn::Zero(d);
+    for (Index j = lane; j < keys; j += sum_lanes) {
+      const Vec<D> p = ExpBelowOverflow(d, hn::Sub(hn::Load(d, s + j), origin));
+      hn::Store(p, d, s + j);
+      sum = hn::Add(sum, p);
+    }
+    hn::Store(Fma(hn::Load(d, sums + lane), factor, sum), d, sums + lane);
   }
-  for (int r = 0; r < rows; ++r) {
-    if (counts[r] == 0) {
-      rescale[r] = 1;
-      continue;
-    }
-    Real* HWY_RESTRICT row = s + r * key_block;
-    Real* HWY_RESTRICT sum = sums + r * sum_lanes;
-    const Vec<D> origin = hn::Set(d, shift[r]), factor = hn::Set(d, rescale[r]);
-    for (Index lane = 0; lane < sum_lanes; lane += lanes) {
-      Vec<D> block_sum;
-      for (Index j = lane; j < key_block; j += sum_lanes) {
-        const Vec<D> p = Exp(d, hn::Sub(hn::Load(d, row + j), origin));
-        hn::Store(p, d, row + j);
-        block_sum = j == lane ? p : hn::Add(block_sum, p);
-      }
-      hn::Store(Fma(hn::Load(d, sum + lane), factor, block_sum), d, sum + lane);
-    }
+  if (allowed == all_keys) return;
+  for (Index j = 0; j < keys; j += lanes) {
+    const Vec<D> p = hn::Load(d, s + j);
+    hn::Store(hn::IfThenElse(LaneMask(d, allowed, j), p, hn::Set(d, Real(-1))), d, s + j);
   }
 }
 
-/// acc[r] = acc[r] * rescale[r] + sum over j < keys of s[r][j] * v[j], ascending j; then, for the
-/// first `steps` of the keys after those, row r takes key keys + t - 1 if r >= t (the diagonal).
+/// acc[r] = acc[r] * rescale[r] + sum over j of s[r][j] * v[j], ascending j. All rows see the keys
+/// of `common`, some rows those of `seen`.
 template <int rows, class D, class Real = hn::TFromD<D>>
 HWY_INLINE void Accumulate(D d, const Real* HWY_RESTRICT s, const Real* HWY_RESTRICT v,
-                           Index v_stride, Index keys, Index steps,
-                           const Real* HWY_RESTRICT rescale, Index value_width,
+                           Index v_stride, std::uint64_t common, std::uint64_t seen,
+                           const Real* HWY_RESTRICT rescale, Index value_width, const Real* next,
                            Real* HWY_RESTRICT acc) {
-  constexpr Index lanes = static_cast<Index>(hn::MaxLanes(D()));
-  constexpr int most = HWY_TARGET == HWY_AVX3 ? 4 : 2;
-  const auto chunk = [&]<int vectors>(Index c, std::integral_constant<int, vectors>) HWY_ATTR {
+  constexpr Index lanes = LanesOf<D>(), line = line_of<Real>;
+  ForPieces(d, value_width, [&]<int vectors>(Index c, std::integral_constant<int, vectors>)
+                                HWY_ATTR {
     Vec<D> sum[std::size_t{rows}][std::size_t{vectors}];
     HWY_UNROLL(8)
     for (int r = 0; r < rows; ++r) {
@@ -218,33 +253,39 @@ HWY_INLINE void Accumulate(D d, const Real* HWY_RESTRICT s, const Real* HWY_REST
         sum[r][n] = hn::Mul(hn::Load(d, acc + r * value_width + c + n * lanes), factor);
       }
     }
-    const Real* HWY_RESTRICT value = v + c;
-    const Real* HWY_RESTRICT weight_column = s;
-    for (Index j = 0; j < keys; ++j, value += v_stride, ++weight_column) {
-      Vec<D> row[std::size_t{vectors}];
-      HWY_UNROLL(4)
-      for (int n = 0; n < vectors; ++n) row[n] = hn::LoadU(d, value + n * lanes);
+    std::uint64_t left = seen;
+    while (left != 0) {
+      const Index first = std::countr_zero(left);
+      const Index run = std::countr_one(common >> first);
+      const Real* HWY_RESTRICT value = v + first * v_stride + c;
+      const Real* HWY_RESTRICT weight = s + first;
+      for (Index j = 0; j < run; ++j, value += v_stride, ++weight) {
+        hwy::Prefetch(next + j * line);
+        Vec<D> row[std::size_t{vectors}];
+        HWY_UNROLL(4)
+        for (int n = 0; n < vectors; ++n) row[n] = hn::LoadU(d, value + n * lanes);
+        HWY_UNROLL(8)
+        for (int r = 0; r < rows; ++r) {
+          const Vec<D> x = hn::Set(d, weight[r * key_block]);
+          HWY_UNROLL(4)
+          for (int n = 0; n < vectors; ++n) sum[r][n] = Fma(x, row[n], sum[r][n]);
+        }
+      }
+      if (run > 0) {
+        left = first + run < key_block ? left & (all_keys << (first + run)) : 0;
+        continue;
+      }
+      left &= left - 1;
       HWY_UNROLL(8)
       for (int r = 0; r < rows; ++r) {
-        const Vec<D> weight = hn::Set(d, weight_column[r * key_block]);
+        const Vec<D> x = hn::Set(d, weight[r * key_block]);
+        const auto masked = hn::Lt(x, hn::Zero(d));
         HWY_UNROLL(4)
-        for (int n = 0; n < vectors; ++n) sum[r][n] = Fma(weight, row[n], sum[r][n]);
+        for (int n = 0; n < vectors; ++n) {
+          const Vec<D> more = Fma(x, hn::LoadU(d, value + n * lanes), sum[r][n]);
+          sum[r][n] = hn::IfThenElse(masked, sum[r][n], more);
+        }
       }
-    }
-    HWY_UNROLL(8)
-    for (int t = 1; t < rows; ++t) {
-      if (t > steps) break;
-      Vec<D> row[std::size_t{vectors}];
-      HWY_UNROLL(4)
-      for (int n = 0; n < vectors; ++n) row[n] = hn::LoadU(d, value + n * lanes);
-      HWY_UNROLL(8)
-      for (int r = t; r < rows; ++r) {
-        const Vec<D> weight = hn::Set(d, weight_column[r * key_block]);
-        HWY_UNROLL(4)
-        for (int n = 0; n < vectors; ++n) sum[r][n] = Fma(weight, row[n], sum[r][n]);
-      }
-      value += v_stride;
-      ++weight_column;
     }
     HWY_UNROLL(8)
     for (int r = 0; r < rows; ++r) {
@@ -253,168 +294,374 @@ HWY_INLINE void Accumulate(D d, const Real* HWY_RESTRICT s, const Real* HWY_REST
         hn::Store(sum[r][n], d, acc + r * value_width + c + n * lanes);
       }
     }
-  };
-  Index c = 0;
-  for (; c + most * lanes <= value_width; c += most * lanes) {
-    chunk(c, std::integral_constant<int, most>());
-  }
-  for (; c < value_width; c += lanes) chunk(c, std::integral_constant<int, 1>());
+  });
 }
 
-/// A row's state at the end of a span joins what earlier spans left.
-template <class D, class Real = hn::TFromD<D>>
-HWY_INLINE void Merge(D d, bool first, Index value_width, Real* HWY_RESTRICT part,
-                      Real& part_maximum, Real* HWY_RESTRICT part_sums, Real* HWY_RESTRICT row,
-                      Real& row_maximum, Real& row_sum) {
-  constexpr Index lanes = static_cast<Index>(hn::MaxLanes(D()));
-  constexpr Real minus_infinity = -std::numeric_limits<Real>::infinity();
-  const Real part_sum = FoldLanes(d, part_sums);
-  Real old_share = 0, new_share = 1;
-  if (first) {
-    row_maximum = part_maximum;
-    row_sum = part_sum;
-  } else {
-    const Real maximum = part_maximum > row_maximum ? part_maximum : row_maximum;
-    const Real shift = maximum == minus_infinity ? Real(0) : maximum;
-    old_share = OneExp<Real>(row_maximum - shift);
-    new_share = OneExp<Real>(part_maximum - shift);
-    row_maximum = maximum;
-    row_sum = std::fma(row_sum, old_share, part_sum * new_share);
-  }
-  for (Index c = 0; c < value_width; c += lanes) {
-    const Vec<D> p = hn::Load(d, part + c);
-    hn::Store(
-        first ? p
-              : Fma(hn::Load(d, row + c), hn::Set(d, old_share), hn::Mul(p, hn::Set(d, new_share))),
-        d, row + c);
-    hn::Store(hn::Zero(d), d, part + c);
-  }
-  part_maximum = minus_infinity;
-  for (Index lane = 0; lane < sum_lanes; ++lane) part_sums[lane] = 0;
-}
-
-/// A tile's running state; see Tile::workspace.
+/// A task's memory; see tile_workspace.
 template <class Real>
 struct State {
-  Real* s;             // [group_rows][key_block], logits and then weights
-  Real* part;          // [tile_rows][value_width], this span's sums
-  Real* part_sums;     // [tile_rows][sum_lanes]
-  Real* part_maxima;   // [tile_rows]
-  Real* total;         // [tile_rows][value_width], those of the spans before
+  // Of the tile at hand, in one span.
+  Real* s;            // [tile_rows][key_block]: scores, logits, weights in turn
+  Real* added;        // [tile_rows][key_block]: what the mask adds
+  Real* part;         // [tile_rows][value_width]: the weighted values
+  Real* lanes;        // [tile_rows][sum_lanes]: the sum of the weights
+  Real* part_maxima;  // [tile_rows]
+  Real* shifts;       // [tile_rows]
+  Real* rescales;     // [tile_rows]
+  Real* before;       // [tile_rows]
+  // Of every tile, tile after tile; the pointers are those of the tile at hand.
+  Real* q;             // [groups][head_dim][group_rows]
+  Real* total;         // [tile_rows][value_width]: the weighted values of the spans before
   Real* total_maxima;  // [tile_rows]
   Real* total_sums;    // [tile_rows]
+  // Of the block of keys at hand, where they are not packed.
+  Real* panel;  // [head_dim][key_block]
+  Real* rows;   // [key_block][value_width]
+
+  State(Real* at, const KeysAndValues<Real>& kv, Index tiles) {
+    const auto take = [&](Index elements) {
+      Real* const taken = at;
+      at += elements;
+      return taken;
+    };
+    const Index width = kv.value_width();
+    panel = take(kv.head_dim() * key_block);
+    rows = take(key_block * width);
+    s = take(tile_rows * key_block);
+    added = take(tile_rows * key_block);
+    part = take(tile_rows * width);
+    lanes = take(tile_rows * sum_lanes);
+    for (Real** one : {&part_maxima, &shifts, &rescales, &before}) *one = take(tile_rows);
+    total = take(tiles * tile_rows * width);
+    total_maxima = take(tiles * tile_rows);
+    total_sums = take(tiles * tile_rows);
+    q = take(tiles * tile_rows * kv.head_dim());
+  }
+
+  State of_tile(const KeysAndValues<Real>& kv, Index t) const {
+    State other = *this;
+    other.total += t * tile_rows * kv.value_width();
+    other.total_maxima += t * tile_rows;
+    other.total_sums += t * tile_rows;
+    other.q += t * tile_rows * kv.head_dim();
+    return other;
+  }
 };
 
-template <int rows, class D, class Real = hn::TFromD<D>>
-HWY_INLINE void GroupBlock(D d, const Tile<Real>& tile, const State<Real>& state, Index group,
-                           Index block, Index first_count) {
-  const Index row = group * group_rows, width = tile.value_width;
-  const Real* v = tile.v + block * key_block * tile.v_stride;
-  Real* acc = state.part + row * width;
-  Scores<rows>(d, tile.q + group * tile.head_dim * group_rows,
-               tile.k + block * tile.head_dim * key_block, tile.head_dim, tile.scale, state.s);
-  HWY_ALIGN Real rescale[8];
-  Index counts[std::size_t{rows}];
-  const Index last = std::min(key_block, tile.seq_len_k - block * key_block);
-  for (int r = 0; r < rows; ++r) {
-    counts[r] = std::clamp<Index>(first_count + (tile.causal ? r : 0), 0, last);
+/// Calls step(constant) with the number of rows of a group as a constant.
+template <class Step>
+HWY_INLINE void WithRows(Index rows, Step step) {
+  switch (rows) {
+    case 6: return step(std::integral_constant<int, 6>());
+    case 5: return step(std::integral_constant<int, 5>());
+    case 4: return step(std::integral_constant<int, 4>());
+    case 3: return step(std::integral_constant<int, 3>());
+    case 2: return step(std::integral_constant<int, 2>());
+    default: return step(std::integral_constant<int, 1>());
   }
-  Weights<rows>(d, state.s, counts, state.part_maxima + row, state.part_sums + row * sum_lanes,
-                rescale);
-  // Keys that every row sees, then the few at the diagonal that only the later rows see.
-  const Index common = counts[0], beyond = counts[rows - 1] - common;
-  const bool regular = first_count >= 0;
-  Accumulate<rows>(d, state.s, v, tile.v_stride, common, regular ? beyond : 0, rescale, width, acc);
-  if (regular) return;
-  const Real one = 1;
-  for (int r = 1; r < rows; ++r) {
-    if (counts[r] > 0) {
-      Accumulate<1>(d, state.s + r * key_block, v, tile.v_stride, counts[r], 0, &one, width,
-                    acc + r * width);
+}
+
+/// The bits first .. end - 1 of a block that begins at key `block_first`.
+inline std::uint64_t RangeBits(KeyRange keys, Index block_first) {
+  const Index begin = std::clamp<Index>(keys.begin - block_first, 0, key_block);
+  const Index end = std::clamp<Index>(keys.end - block_first, 0, key_block);
+  if (begin >= end) return 0;
+  return (all_keys >> (key_block - (end - begin))) << begin;
+}
+
+/// Leaves out what the mask forbids; writes what it adds.
+template <class Real>
+std::uint64_t MaskedBits(std::uint64_t range, const Mask& mask, const TileRow<Real>& row,
+                         Index first_column, Real* HWY_RESTRICT added) {
+  return std::visit(
+      [&](const auto& view) -> std::uint64_t {
+        using View = std::decay_t<decltype(view)>;
+        if constexpr (std::is_same_v<View, std::monostate>) {
+          return range;
+        } else {
+          if (range == 0) return 0;
+          const auto of_head = mask_of_head(view, row.b, row.h);
+          const Index step = of_head.strides[1];
+          const auto* at = of_head.data + row.i * of_head.strides[0] + first_column * step;
+          std::uint64_t allowed = 0;
+          const Index end = std::bit_width(range);
+          for (Index j = std::countr_zero(range); j < end; ++j) {
+            const auto value = at[j * step];
+            if constexpr (std::is_same_v<std::decay_t<decltype(value)>, bool>) {
+              allowed |= std::uint64_t{value} << j;
+            } else {
+              added[j] = static_cast<Real>(value);
+              const bool open = added[j] != -std::numeric_limits<Real>::infinity();
+              allowed |= std::uint64_t{open} << j;
+            }
+          }
+          return allowed;
+        }
+      },
+      mask);
+}
+
+/// The point that exponents are taken from: the maximum, or 0 while every logit is -infinity.
+template <class D, class Real = hn::TFromD<D>>
+HWY_INLINE Vec<D> Origin(D d, Vec<D> maximum) {
+  const Vec<D> none = hn::Set(d, -std::numeric_limits<Real>::infinity());
+  return hn::IfThenElse(hn::Eq(maximum, none), hn::Zero(d), maximum);
+}
+
+/// What a block of keys means for the rows of one group.
+struct GroupBlock {
+  Index begin, end;            ///< its rows
+  std::uint64_t common, seen;  ///< the keys that all of them see, and that any of them sees
+};
+
+/// What a block of keys means for a tile.
+struct TileBlock {
+  std::uint64_t allowed[std::size_t{tile_rows}];  ///< bit j: the row sees the block's key j
+  GroupBlock groups[std::size_t{tile_groups}];
+  std::uint64_t rows;  ///< bit r: row r sees some key
+};
+
+/// `whole` are the keys that all rows see.
+template <class Real>
+HWY_INLINE void LookAtBlock(const Tile<Real>& tile, KeyRange whole, Index first, Real* added,
+                            TileBlock& block) {
+  block.rows = all_keys >> (64 - tile.count);
+  if (whole.begin <= first && first + key_block <= whole.end) {
+    std::fill_n(block.allowed, tile.count, all_keys);
+    for (Index r = 0; r < tile.count; r += group_rows) {
+      block.groups[r / group_rows] = {r, std::min(r + group_rows, tile.count), all_keys, all_keys};
+    }
+    return;
+  }
+  for (Index r = 0; r < tile.count; ++r) {
+    const TileRow<Real>& row = tile.rows[r];
+    std::uint64_t allowed = RangeBits(row.keys, first);
+    if (tile.mask->index() != 0) {
+      allowed = MaskedBits(allowed, *tile.mask, row, tile.first_key + first, added + r * key_block);
+    }
+    block.allowed[r] = allowed;
+    if (allowed == 0) block.rows &= ~(std::uint64_t{1} << r);
+    GroupBlock& group = block.groups[r / group_rows];
+    if (r % group_rows == 0) group = {r, r, all_keys, 0};
+    group.end = r + 1;
+    group.common &= allowed;
+    group.seen |= allowed;
+  }
+}
+
+/// The keys of one block for all rows of a tile.
+template <class D, class Real = hn::TFromD<D>>
+HWY_INLINE void Block(D d, const Tile<Real>& tile, const State<Real>& state, const Real* panel,
+                      const Real* values, Index values_stride, const TileBlock& block) {
+  const Index head_dim = tile.kv->head_dim(), width = tile.kv->value_width();
+  const bool added = tile.mask->index() > 1;  // numbers, not booleans
+  const Index groups = (tile.count + group_rows - 1) / group_rows;
+  for (Index g = 0; g < groups; ++g) {
+    const GroupBlock& group = block.groups[g];
+    if (group.seen == 0) continue;
+    WithRows(group.end - group.begin, [&](auto rows) HWY_ATTR {
+      Scores<rows()>(d, state.q + group.begin * head_dim, panel, head_dim, tile.scale,
+                     std::bit_width(group.seen), state.s + group.begin * key_block);
+    });
+  }
+  for (Index g = 0; g < groups; ++g) {
+    const GroupBlock& group = block.groups[g];
+    if (group.seen == 0) continue;
+    const Index keys = std::bit_width(group.seen);
+    for (Index r = group.begin; r < group.end; ++r) {
+      Real* const s = state.s + r * key_block;
+      if (added || tile.softcap > 0 || block.allowed[r] != all_keys) {
+        Logits(d, block.allowed[r], keys, tile.softcap, added ? state.added + r * key_block : nullptr, s);
+      }
+      state.before[r] = state.part_maxima[r];
+      state.part_maxima[r] = Maximum(d, state.part_maxima[r], keys, s);
     }
   }
+  for (Index r = 0; r < tile.count; r += LanesOf<D>()) {
+    const Vec<D> shift = Origin(d, hn::Load(d, state.part_maxima + r));
+    hn::Store(shift, d, state.shifts + r);
+    hn::Store(ExpBelowOverflow(d, hn::Sub(hn::Load(d, state.before + r), shift)), d, state.rescales + r);
+  }
+  for (Index g = 0; g < groups; ++g) {
+    const GroupBlock& group = block.groups[g];
+    if (group.seen == 0) continue;
+    for (Index r = group.begin; r < group.end; ++r) {
+      if (block.allowed[r] == 0) state.rescales[r] = 1;
+      // The values are wanted next; this is the time to fetch them.
+      for (Index j = r; j < key_block; j += tile.count) {
+        for (Index c = 0; c < width; c += line_of<Real>) {
+          hwy::Prefetch(values + j * values_stride + c);
+        }
+      }
+      Weights(d, block.allowed[r], std::bit_width(group.seen), state.shifts[r], state.rescales[r],
+              state.s + r * key_block, state.lanes + r * sum_lanes);
+    }
+  }
+  for (Index g = 0; g < groups; ++g) {
+    const GroupBlock& group = block.groups[g];
+    if (group.seen == 0) continue;
+    WithRows(group.end - group.begin, [&](auto rows) HWY_ATTR {
+      Accumulate<rows()>(d, state.s + group.begin * key_block, values, values_stride, group.common,
+                         group.seen, state.rescales + group.begin, width,
+                         panel + head_dim * key_block + (g % 4) * key_block * line_of<Real>,
+                         state.part + group.begin * width);
+    });
+  }
+}
+
+/// The span's state joins what earlier spans left, and is empty again. `first` says which rows
+/// have no earlier span, `seen` which have keys in this one.
+template <class D, class Real = hn::TFromD<D>>
+HWY_INLINE void Merge(D d, Index count, Index width, std::uint64_t first, std::uint64_t seen,
+                      const State<Real>& state) {
+  constexpr Index lanes = LanesOf<D>();
+  // The shares of the old and the new, in `before` and `rescales`.
+  for (Index r = 0; r < count; r += lanes) {
+    const Vec<D> old_maximum = hn::Load(d, state.total_maxima + r);
+    const Vec<D> new_maximum = hn::Load(d, state.part_maxima + r);
+    const Vec<D> maximum =
+        hn::IfThenElse(hn::Gt(new_maximum, old_maximum), new_maximum, old_maximum);
+    const Vec<D> shift = Origin(d, maximum);
+    hn::Store(maximum, d, state.shifts + r);
+    hn::Store(ExpBelowOverflow(d, hn::Sub(old_maximum, shift)), d, state.before + r);
+    hn::Store(ExpBelowOverflow(d, hn::Sub(new_maximum, shift)), d, state.rescales + r);
+  }
+  for (Index r = 0; r < count; ++r) {
+    if ((seen >> r & 1) == 0) continue;
+    const bool copied = (first >> r & 1) != 0;
+    const Real sum = FoldLanes(d, state.lanes + r * sum_lanes);
+    const Real old_share = state.before[r], new_share = state.rescales[r];
+    state.total_maxima[r] = copied ? state.part_maxima[r] : state.shifts[r];
+    state.total_sums[r] = copied ? sum : std::fma(state.total_sums[r], old_share, sum * new_share);
+    Real* HWY_RESTRICT part = state.part + r * width;
+    Real* HWY_RESTRICT total = state.total + r * width;
+    for (Index c = 0; c < width; c += lanes) {
+      const Vec<D> p = hn::Load(d, part + c);
+      const Vec<D> scaled = hn::Mul(p, hn::Set(d, new_share));
+      const Vec<D> both = Fma(hn::Load(d, total + c), hn::Set(d, old_share), scaled);
+      hn::Store(copied ? p : both, d, total + c);
+      hn::Store(hn::Zero(d), d, part + c);
+    }
+    state.part_maxima[r] = -std::numeric_limits<Real>::infinity();
+    for (Index lane = 0; lane < sum_lanes; ++lane) state.lanes[r * sum_lanes + lane] = 0;
+  }
+}
+
+/// out = total / sum and lse = maximum + ln(sum); 0 and -infinity for a row that saw no key.
+template <class D, class Real = hn::TFromD<D>>
+HWY_INLINE void Finish(D d, const Tile<Real>& tile, const State<Real>& state, std::uint64_t seen) {
+  constexpr Index lanes = LanesOf<D>();
+  constexpr Real infinity = std::numeric_limits<Real>::infinity();
+  const Index width = tile.kv->value_width(), value_dim = tile.kv->value_dim();
+  for (Index r = 0; r < tile.count; ++r) {
+    const TileRow<Real>& row = tile.rows[r];
+    const bool empty = (seen >> r & 1) == 0;
+    Real* HWY_RESTRICT total = state.total + r * width;
+    const Vec<D> sum = hn::Set(d, state.total_sums[r]);
+    const bool direct = row.out.strides[0] == 1 && value_dim == width;
+    Real* const out = direct ? row.out.data : total;
+    for (Index c = 0; c < width; c += lanes) {
+      hn::StoreU(empty ? hn::Zero(d) : hn::Div(hn::Load(d, total + c), sum), d, out + c);
+    }
+    if (direct) continue;
+    for (Index c = 0; c < value_dim; ++c) row.out.data[c * row.out.strides[0]] = total[c];
+  }
+  if (tile.rows[0].lse == nullptr) return;
+  for (Index r = 0; r < tile.count; r += lanes) {
+    const Vec<D> logs = Log(d, hn::Load(d, state.total_sums + r));
+    hn::Store(hn::Add(hn::Load(d, state.total_maxima + r), logs), d, state.shifts + r);
+  }
+  for (Index r = 0; r < tile.count; ++r) {
+    *tile.rows[r].lse = (seen >> r & 1) == 0          ? -infinity
+                        : state.total_sums[r] == 0 ? std::numeric_limits<Real>::quiet_NaN()
+                                                   : state.shifts[r];
+  }
+}
+
+/// The keys first .. end - 1, all of one span, for one tile; returns which rows see any of them.
+template <class D, class Real = hn::TFromD<D>>
+HWY_INLINE std::uint64_t Span(D d, const Tile<Real>& tile, KeyRange whole, KeyRange keys,
+                              const State<Real>& state) {
+  const KeysAndValues<Real>& kv = *tile.kv;
+  const Index head_dim = kv.head_dim(), width = kv.value_width();
+  std::uint64_t seen = 0;
+  for (Index first = keys.begin / key_block * key_block; first < keys.end; first += key_block) {
+    const Index count = std::min(key_block, kv.count() - first);
+    TileBlock block;
+    LookAtBlock(tile, whole, first, state.added, block);
+    if (block.rows == 0) continue;
+    seen |= block.rows;
+    const Real* panel = state.panel;
+    if (kv.panels != nullptr) {
+      panel = kv.panels + first * head_dim;
+    } else {
+      PackKeys(rows_of(kv.keys, first, count), state.panel);
+    }
+    const Real* values = state.rows;
+    Index values_stride = width;
+    if (kv.rows != nullptr) {
+      values = kv.rows + first * kv.rows_stride;
+      values_stride = kv.rows_stride;
+    } else {
+      pack_rows(rows_of(kv.values, first, count), width, state.rows);
+    }
+    Block(d, tile, state, panel, values, values_stride, block);
+  }
+  return seen;
 }
 
 template <class Real>
-void RunTile(const Tile<Real>& tile) {
+void RunTiles(const Tile<Real>* tiles, Index count, Real* workspace) {
   const hn::CappedTag<Real, 64 / sizeof(Real)> d;
-  constexpr Index lanes = static_cast<Index>(hn::MaxLanes(decltype(d)()));
-  constexpr Real minus_infinity = -std::numeric_limits<Real>::infinity();
-  const Index width = tile.value_width;
-  State<Real> state;
-  state.s = tile.workspace;
-  state.part = state.s + group_rows * key_block;
-  state.total = state.part + tile_rows * width;
-  state.part_sums = state.total + tile_rows * width;
-  state.part_maxima = state.part_sums + tile_rows * sum_lanes;
-  state.total_maxima = state.part_maxima + tile_rows;
-  state.total_sums = state.total_maxima + tile_rows;
-  for (Index n = 0; n < tile.rows * width; ++n) state.part[n] = 0;
-  for (Index n = 0; n < tile.rows * sum_lanes; ++n) state.part_sums[n] = 0;
-  for (Index r = 0; r < tile.rows; ++r) {
-    state.part_maxima[r] = state.total_maxima[r] = minus_infinity;
-    state.total_sums[r] = 0;
-  }
-  const auto visible = [&](Index r) {
-    return std::clamp<Index>(tile.first_visible + (tile.causal ? r : 0), 0, tile.seq_len_k);
-  };
-  const Index most = visible(tile.rows - 1);
-  for (Index span = 0; span < most; span += key_block * blocks_per_span) {
-    const Index span_end = std::min(span + key_block * blocks_per_span, most);
-    for (Index first = span; first < span_end; first += key_block) {
-      for (Index group = 0; group * group_rows < tile.rows; ++group) {
-        const Index row = group * group_rows;
-        const Index rows = std::min(group_rows, tile.rows - row);
-        if (visible(row + rows - 1) <= first) continue;
-        const Index first_count = tile.first_visible + (tile.causal ? row : 0) - first;
-        const Index block = first / key_block;
-        switch (rows) {
-          case 6:
-            GroupBlock<6>(d, tile, state, group, block, first_count);
-            break;
-          case 5:
-            GroupBlock<5>(d, tile, state, group, block, first_count);
-            break;
-          case 4:
-            GroupBlock<4>(d, tile, state, group, block, first_count);
-            break;
-          case 3:
-            GroupBlock<3>(d, tile, state, group, block, first_count);
-            break;
-          case 2:
-            GroupBlock<2>(d, tile, state, group, block, first_count);
-            break;
-          default:
-            GroupBlock<1>(d, tile, state, group, block, first_count);
-            break;
-        }
-      }
+  constexpr Real infinity = std::numeric_limits<Real>::infinity();
+  const KeysAndValues<Real>& kv = *tiles->kv;
+  const Index head_dim = kv.head_dim(), width = kv.value_width();
+  const State<Real> memory(workspace, kv, count);
+  std::fill_n(memory.part, tile_rows * width, Real(0));
+  std::fill_n(memory.lanes, tile_rows * sum_lanes, Real(0));
+  std::fill_n(memory.part_maxima, tile_rows, -infinity);
+  std::fill_n(memory.total_maxima, count * tile_rows, -infinity);
+  std::fill_n(memory.total_sums, count * tile_rows, Real(0));
+  KeyRange any[std::size_t{task_tiles}], whole[std::size_t{task_tiles}];  // that rows see
+  std::uint64_t seen[std::size_t{task_tiles}] = {};  // bit r: row r saw a key
+  Index end = 0;
+  for (Index t = 0; t < count; ++t) {
+    const Tile<Real>& tile = tiles[t];
+    const State<Real> state = memory.of_tile(kv, t);
+    any[t] = {kv.count(), 0};
+    whole[t] = {0, tile.mask->index() == 0 ? kv.count() : 0};
+    for (Index r = 0; r < tile.count; ++r) {
+      const TileRow<Real>& row = tile.rows[r];
+      Real* q = state.q + r / group_rows * head_dim * group_rows + r % group_rows;
+      for (Index c = 0; c < head_dim; ++c) q[c * group_rows] = row.q.data[c * row.q.strides[0]];
+      whole[t] = {std::max(whole[t].begin, row.keys.begin), std::min(whole[t].end, row.keys.end)};
+      if (row.keys.begin == row.keys.end) continue;
+      any[t] = {std::min(any[t].begin, row.keys.begin), std::max(any[t].end, row.keys.end)};
     }
-    for (Index r = 0; r < tile.rows; ++r) {
-      if (visible(r) > span) {
-        Merge(d, span == 0, width, state.part + r * width, state.part_maxima[r],
-              state.part_sums + r * sum_lanes, state.total + r * width, state.total_maxima[r],
-              state.total_sums[r]);
-      }
+    end = std::max(end, any[t].end);
+  }
+  constexpr Index span = key_block * blocks_per_span;
+  for (Index first = 0; first < end; first += span) {
+    for (Index t = 0; t < count; ++t) {
+      const KeyRange keys{std::max(first, any[t].begin), std::min(first + span, any[t].end)};
+      if (keys.begin >= keys.end) continue;
+      const State<Real> state = memory.of_tile(kv, t);
+      const std::uint64_t rows = Span(d, tiles[t], whole[t], keys, state);
+      Merge(d, tiles[t].count, width, ~seen[t], rows, state);
+      seen[t] |= rows;
     }
   }
-  for (Index r = 0; r < tile.rows; ++r) {
-    const bool empty = visible(r) == 0;
-    const Real sum = state.total_sums[r];
-    Real* out = tile.out + r * tile.out_stride;
-    const Real* total = state.total + r * width;
-    Index c = 0;
-    for (; c + lanes <= tile.value_dim; c += lanes) {
-      const auto quotient = hn::Div(hn::Load(d, total + c), hn::Set(d, sum));
-      hn::StoreU(empty ? hn::Zero(d) : quotient, d, out + c);
-    }
-    for (; c < tile.value_dim; ++c) out[c] = empty ? Real(0) : total[c] / sum;
-    tile.lse[r * tile.lse_stride] = lse_of(state.total_maxima[r], sum, empty);
-  }
+  for (Index t = 0; t < count; ++t) Finish(d, tiles[t], memory.of_tile(kv, t), seen[t]);
 }
 
-void RunTileFloat(const Tile<float>& tile) { RunTile(tile); }
-void RunTileDouble(const Tile<double>& tile) { RunTile(tile); }
+void RunTilesFloat(const Tile<float>* tiles, Index count, float* workspace) {
+  RunTiles(tiles, count, workspace);
+}
+void RunTilesDouble(const Tile<double>* tiles, Index count, double* workspace) {
+  RunTiles(tiles, count, workspace);
+}
+void PackKeysFloat(const View<const float, 2>& keys, float* panel) { PackKeys(keys, panel); }
+void PackKeysDouble(const View<const double, 2>& keys, double* panel) { PackKeys(keys, panel); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace headproof
@@ -423,11 +670,23 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace headproof {
 
-HWY_EXPORT(RunTileFloat);
-HWY_EXPORT(RunTileDouble);
+HWY_EXPORT(RunTilesFloat);
+HWY_EXPORT(RunTilesDouble);
+HWY_EXPORT(PackKeysFloat);
+HWY_EXPORT(PackKeysDouble);
 
-void run_tile(const Tile<float>& tile) { HWY_DYNAMIC_DISPATCH(RunTileFloat)(tile); }
-void run_tile(const Tile<double>& tile) { HWY_DYNAMIC_DISPATCH(RunTileDouble)(tile); }
+void run_tiles(const Tile<float>* tiles, Index count, float* workspace) {
+  HWY_DYNAMIC_DISPATCH(RunTilesFloat)(tiles, count, workspace);
+}
+void run_tiles(const Tile<double>* tiles, Index count, double* workspace) {
+  HWY_DYNAMIC_DISPATCH(RunTilesDouble)(tiles, count, workspace);
+}
+void pack_keys(View<const float, 2> keys, float* panel) {
+  HWY_DYNAMIC_DISPATCH(PackKeysFloat)(keys, panel);
+}
+void pack_keys(View<const double, 2> keys, double* panel) {
+  HWY_DYNAMIC_DISPATCH(PackKeysDouble)(keys, panel);
+}
 
 }  // namespace headproof
 #endif

@@ -1,46 +1,90 @@
-// The work of one task: a tile of query rows of one head, against that head's packed keys.
+// The work of one task: a tile of query rows that read the same keys and values.
 #pragma once
 
+#include "attention/allowed.h"
 #include "attention/order.h"
-#include "headproof/tensor.h"
 
 namespace headproof {
 
 /// Query rows are computed in groups of this many, which fill the registers.
 inline constexpr Index group_rows = 6;
-/// Groups in a tile: what shares one pass over the keys.
+/// Groups in a tile: what shares one pass over a block of keys. A tile's rows fill whole vectors.
 inline constexpr Index tile_groups = 8;
 inline constexpr Index tile_rows = group_rows * tile_groups;
+/// Tiles in a task at most: what shares one pass over a span of keys.
+inline constexpr Index task_tiles = 4;
+
+/// Keys and values of one sequence and one key/value head; positions are counted from the
+/// sequence's first key.
+template <class Scalar>
+struct KeysAndValues {
+  View<const Scalar, 2> keys;    ///< [count, head_dim]
+  View<const Scalar, 2> values;  ///< [count, value_dim]
+  /// The keys as [blocks][head_dim][key_block], or null: then a tile packs block after block.
+  const Scalar* panels = nullptr;
+  /// The values as rows of value_width elements, or null: then a tile copies block after block.
+  const Scalar* rows = nullptr;
+  Index rows_stride = 0;
+
+  Index count() const { return keys.shape[0]; }
+  Index head_dim() const { return keys.shape[1]; }
+  Index value_dim() const { return values.shape[1]; }
+  /// value_dim rounded up to whole vectors of 64 bytes.
+  Index value_width() const {
+    constexpr Index lanes = 64 / Index{sizeof(Scalar)};
+    return (value_dim() + lanes - 1) / lanes * lanes;
+  }
+};
+
+/// One query row.
+template <class Scalar>
+struct TileRow {
+  View<const Scalar, 1> q;  ///< [head_dim]
+  View<Scalar, 1> out;      ///< [value_dim]
+  Scalar* lse = nullptr;    ///< not wanted when null
+  KeyRange keys;            ///< what it may see before the mask
+  Index b = 0, h = 0, i = 0;
+};
 
 template <class Scalar>
 struct Tile {
-  Index rows;  ///< at most tile_rows
-  Index head_dim;
-  Index value_dim;
-  Index value_width;  ///< value_dim rounded up to whole vectors of 64 bytes
-  Index seq_len_k;
-  const Scalar* q;  ///< [groups][head_dim][group_rows]
-  const Scalar* k;  ///< [blocks][head_dim][key_block]
-  const Scalar* v;  ///< row j at v + j * v_stride, value_width readable elements
-  Index v_stride;
-  Index first_visible;  ///< how many keys row 0 sees
-  bool causal;          ///< each later row sees one more, at most seq_len_k; else all see as many
-  Scalar scale;
-  Scalar* out;  ///< row r at out + r * out_stride, channels dense
-  Index out_stride;
-  Scalar* lse;  ///< [rows], stride lse_stride
-  Index lse_stride;
-  Scalar* workspace;  ///< tile_workspace(value_width) elements, 64-byte aligned
+  const KeysAndValues<Scalar>* kv = nullptr;
+  const TileRow<Scalar>* rows = nullptr;
+  Index count = 0;  ///< of rows, 1 .. tile_rows
+  Scalar scale = 1;
+  Scalar softcap = 0;  ///< none when 0
+  const Mask* mask = nullptr;
+  Index first_key = 0;  ///< the sequence's first key as a column of the mask
 };
 
-/// Elements of workspace: a group's scores on one block; for each row two accumulators, sum_lanes
-/// partial sums, two maxima and a sum.
-inline Index tile_workspace(Index value_width) {
-  return group_rows * key_block + tile_rows * (2 * value_width + sum_lanes + 3);
+/// Elements of memory that a task of `tiles` tiles works in.
+template <class Scalar>
+Index tile_workspace(const KeysAndValues<Scalar>& kv, Index tiles) {
+  const Index width = kv.value_width();
+  return key_block * (kv.head_dim() + width) +
+         tile_rows * (2 * key_block + width + sum_lanes + 4) +
+         tiles * tile_rows * (kv.head_dim() + width + 2);
 }
 
-/// out[r][c] for each row of the tile, with the best instructions of this CPU.
-void run_tile(const Tile<float>& tile);
-void run_tile(const Tile<double>& tile);
+/// out and lse of the rows of `count` tiles of the same keys and values, in the canonical order,
+/// with the best instructions of this CPU; count <= task_tiles. The workspace has
+/// tile_workspace(kv, count) elements and is aligned to 64 bytes.
+void run_tiles(const Tile<float>* tiles, Index count, float* workspace);
+void run_tiles(const Tile<double>* tiles, Index count, double* workspace);
+
+/// Keys [count, head_dim], count <= key_block, as [head_dim][key_block]; the places beyond the last
+/// key keep what they held.
+void pack_keys(View<const float, 2> keys, float* panel);
+void pack_keys(View<const double, 2> keys, double* panel);
+
+/// Rows [count, dim] as rows of `width` elements, 0 beyond dim.
+template <class Scalar>
+void pack_rows(View<const Scalar, 2> rows, Index width, Scalar* packed) {
+  for (Index r = 0; r < rows.shape[0]; ++r, packed += width) {
+    const Scalar* row = rows.data + r * rows.strides[0];
+    for (Index c = 0; c < rows.shape[1]; ++c) packed[c] = row[c * rows.strides[1]];
+    for (Index c = rows.shape[1]; c < width; ++c) packed[c] = 0;
+  }
+}
 
 }  // namespace headproof

@@ -24,6 +24,8 @@ class Pool {
   Block take(std::size_t bytes) {
     {
       const std::lock_guard lock(mutex_);
+      bytes_in_use_ += bytes;
+      most_in_use_ = std::max(most_in_use_, bytes_in_use_);
       const auto found = std::find_if(blocks_.begin(), blocks_.end(),
                                       [&](const Block& block) { return block.bytes == bytes; });
       if (found != blocks_.end()) {
@@ -41,12 +43,24 @@ class Pool {
 
   void give_back(Block block) {
     const std::lock_guard lock(mutex_);
+    bytes_in_use_ -= block.bytes;
     blocks_.push_back(block);
+  }
+
+  std::size_t peak_bytes() {
+    const std::lock_guard lock(mutex_);
+    return most_in_use_ - in_use_at_reset_;
+  }
+
+  void reset_peak() {
+    const std::lock_guard lock(mutex_);
+    in_use_at_reset_ = most_in_use_ = bytes_in_use_;
   }
 
  private:
   std::mutex mutex_;
   std::vector<Block> blocks_;
+  std::size_t bytes_in_use_ = 0, most_in_use_ = 0, in_use_at_reset_ = 0;
 };
 
 // Never destroyed: tasks may still give blocks back while the program ends.
@@ -63,5 +77,9 @@ Workspace::Workspace(std::size_t bytes)
 }
 
 Workspace::~Workspace() { pool().give_back({memory_, bytes_}); }
+
+std::size_t workspace_peak_bytes() { return pool().peak_bytes(); }
+
+void reset_workspace_peak() { pool().reset_peak(); }
 
 }  // namespace headproof

@@ -25,4 +25,9 @@ class Workspace {
   std::size_t bytes_;
 };
 
+/// The most bytes that lay in Workspaces at once since `reset_workspace_peak`, beyond those that
+/// did at that moment.
+std::size_t workspace_peak_bytes();
+void reset_workspace_peak();
+
 }  // namespace headproof

@@ -2,7 +2,11 @@
 
 #include <cmath>
 #include <string>
+#include <type_traits>
 #include <utility>
+
+#include "attention/workspace.h"
+#include "head/product.h"
 
 namespace headproof {
 namespace {
@@ -24,41 +28,52 @@ Tensor<Scalar, 3> drop_head_axis(const Tensor<Scalar, 4>& tensor) {
   return dropped;
 }
 
-/// out = w x: d_x += d_out w and d_w += d_out^T x.
+/// [batch, seq_len, dim] as one matrix of rows; by way of `copy` where the strides have no such
+/// view.
 template <class Scalar>
-void project_backward(View<const Scalar, 3> d_out, View<const Scalar, 3> x, View<const Scalar, 2> w,
-                      Tensor<Scalar, 3>& d_x, Tensor<Scalar, 2>& d_w) {
-  for (Index b = 0; b < x.shape[0]; ++b) {
-    for (Index t = 0; t < x.shape[1]; ++t) {
-      for (Index o = 0; o < w.shape[0]; ++o) {
-        const Scalar d = d_out(b, t, o);
-        for (Index m = 0; m < w.shape[1]; ++m) {
-          d_x(b, t, m) += d * w(o, m);
-          d_w(o, m) += d * x(b, t, m);
-        }
+View<const Scalar, 2> rows_of(View<const Scalar, 3> x, Tensor<Scalar, 3>& copy) {
+  if (x.shape[0] != 1 && x.strides[0] != x.shape[1] * x.strides[1]) {
+    copy = Tensor<Scalar, 3>(x);
+    x = copy;
+  }
+  return {x.data, {x.shape[0] * x.shape[1], x.shape[2]}, {x.strides[1], x.strides[2]}};
+}
+
+/// `product` for the scalars that the kernel does not have too.
+template <class Scalar>
+void any_product(View<const Scalar, 2> a, View<const Scalar, 2> b, View<Scalar, 2> c, bool add) {
+  if constexpr (std::is_floating_point_v<Scalar>) {
+    product(a, b, c, add);
+  } else {
+    for (Index i = 0; i < c.shape[0]; ++i) {
+      for (Index j = 0; j < c.shape[1]; ++j) {
+        Scalar sum = add ? c(i, j) : Scalar(0);
+        for (Index k = 0; k < a.shape[1]; ++k) sum += a(i, k) * b(k, j);
+        c(i, j) = sum;
       }
     }
   }
+}
+
+/// out = w x: d_x += d_out w and d_w = d_out^T x.
+template <class Scalar>
+void project_backward(View<const Scalar, 3> d_out, View<const Scalar, 3> x, View<const Scalar, 2> w,
+                      Tensor<Scalar, 3>& d_x, Tensor<Scalar, 2>& d_w) {
+  Tensor<Scalar, 3> d_out_copy, x_copy;
+  const auto d_out_rows = rows_of(d_out, d_out_copy);
+  const auto x_rows = rows_of(x, x_copy);
+  any_product<Scalar>(d_out_rows, w, {d_x.data(), x_rows.shape}, true);
+  any_product<Scalar>(d_out_rows.transposed(0, 1), x_rows, d_w.view(), false);
 }
 
 }  // namespace
 
 template <class Scalar>
 Tensor<Scalar, 3> project(View<const Scalar, 3> x, View<const Scalar, 2> w) {
-  Tensor<Scalar, 3> out({x.shape[0], x.shape[1], w.shape[0]});
-  // The inner loop runs over outputs, which are independent of each other: each is still one sum
-  // over the inputs in ascending order.
-  const Tensor<Scalar, 2> w_transposed(w.transposed(0, 1));
-  for (Index b = 0; b < x.shape[0]; ++b) {
-    for (Index t = 0; t < x.shape[1]; ++t) {
-      Scalar* row = out[b][t].data;
-      for (Index m = 0; m < w.shape[1]; ++m) {
-        const Scalar value = x(b, t, m);
-        const Scalar* column = w_transposed[m].data;
-        for (Index o = 0; o < w.shape[0]; ++o) row[o] += value * column[o];
-      }
-    }
-  }
+  Tensor<Scalar, 3> out({x.shape[0], x.shape[1], w.shape[0]}), x_copy;
+  const auto x_rows = rows_of(x, x_copy);
+  any_product<Scalar>(x_rows, w.transposed(0, 1), {out.data(), {x_rows.shape[0], w.shape[0]}},
+                      false);
   return out;
 }
 
@@ -149,9 +164,18 @@ Head::Head(Index model_dim, Index head_dim, Index max_seq_len, Generator& genera
     : Head(draw_head_weights(model_dim, head_dim, generator), max_seq_len, causal) {}
 
 Head::Head(HeadWeights weights, Index max_seq_len, bool causal)
-    : weights_(std::move(weights)), max_seq_len_(max_seq_len), causal_(causal) {}
+    : weights_(std::move(weights)), max_seq_len_(max_seq_len), causal_(causal) {
+  const Index model_dim = weights_.model_dim(), head_dim = weights_.head_dim();
+  qkv_weights_ = Tensor<float, 2>({model_dim, 3 * head_dim});
+  Index column = 0;
+  for (const Tensor<float, 2>* w : {&weights_.query, &weights_.key, &weights_.value}) {
+    for (Index o = 0; o < head_dim; ++o, ++column) {
+      for (Index m = 0; m < model_dim; ++m) qkv_weights_(m, column) = (*w)(o, m);
+    }
+  }
+}
 
-Result<Tensor<float, 3>> Head::operator()(View<const float, 3> x) {
+std::optional<Error> Head::input_error(View<const float, 3> x) const {
   if (x.shape[1] > max_seq_len_) {
     return Error{"x has " + std::to_string(x.shape[1]) +
                  " positions, and this head takes at most " + std::to_string(max_seq_len_) +
@@ -161,9 +185,33 @@ Result<Tensor<float, 3>> Head::operator()(View<const float, 3> x) {
     return Error{"x is " + std::to_string(x.shape[2]) + " wide, and this head takes vectors of " +
                  std::to_string(weights_.model_dim()) + " (model_dim)"};
   }
+  return std::nullopt;
+}
+
+Result<Tensor<float, 3>> Head::operator()(View<const float, 3> x) {
+  if (auto error = input_error(x)) return *error;
   const auto stages = head_forward<float>(x, weights_.query, weights_.key, weights_.value, causal_);
   A_ = drop_head_axis(stages.attention.A);
   return drop_head_axis(stages.attention.out);
+}
+
+Result<Tensor<float, 3>> Head::out(View<const float, 3> x) const {
+  if (auto error = input_error(x)) return *error;
+  const Index batch = x.shape[0], seq_len = x.shape[1], head_dim = weights_.head_dim();
+  Tensor<float, 3> out({batch, seq_len, head_dim}), x_copy;
+  const auto x_rows = rows_of(x, x_copy);
+  const Index width = 3 * head_dim;
+  const Workspace space(static_cast<std::size_t>(x_rows.shape[0] * width) * sizeof(float));
+  float* const qkv = space.as<float>();
+  product<float>(x_rows, qkv_weights_, {qkv, {x_rows.shape[0], width}});
+  const auto part = [&](Index n) {
+    return View<const float, 4>(qkv + n * head_dim, {batch, 1, seq_len, head_dim},
+                                {seq_len * width, 0, width, 1});
+  };
+  const Status status = attention_into<float>(part(0), part(1), part(2), options_for(causal_),
+                                              out.view().with_axis(1), {});
+  if (!status) return status.error();
+  return out;
 }
 
 Tensor<float, 3> Embedding::operator()(View<const Index, 1> ids) const {

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <complex>
 #include <cstring>
 #include <string>
+#include <vector>
 
 namespace headproof {
 namespace {
@@ -14,6 +16,17 @@ Tensor<To, Rank> cast(const Tensor<float, Rank>& tensor) {
   Tensor<To, Rank> result(tensor.shape());
   std::copy(tensor.begin(), tensor.end(), result.begin());
   return result;
+}
+
+/// The elements of x [batch, seq_len, dim] as [dim, batch, seq_len + 1]: rows of no matrix.
+Tensor<float, 3> spread(View<const float, 3> x) {
+  Tensor<float, 3> wide({x.shape[2], x.shape[0], x.shape[1] + 1});
+  for (Index b = 0; b < x.shape[0]; ++b) {
+    for (Index t = 0; t < x.shape[1]; ++t) {
+      for (Index m = 0; m < x.shape[2]; ++m) wide(m, b, t) = x(b, t, m);
+    }
+  }
+  return wide;
 }
 
 TEST(Head, RefusesASequenceLongerThanMaxSeqLenAndNamesBothNumbers) {
@@ -90,6 +103,86 @@ TEST(Head, GradientsAreThoseOfTheComplexStepTo1em12) {
     check(cq.data(), gradients.d_w_q.data(), cq.size());
     check(ck.data(), gradients.d_w_k.data(), ck.size());
     check(cv.data(), gradients.d_w_v.data(), cv.size());
+  }
+}
+
+TEST(Head, OutIsTheKernelsAndLeavesAAlone) {
+  Generator generator(0);
+  for (Index head_dim : {1, 5, 16}) {
+    for (bool causal : {true, false}) {
+      Head head(32, head_dim, 70, generator, causal);
+      const auto x = generator.randn(3, 67, 32);
+      const auto reference = head(generator.randn(1, 2, 32)).value();
+      // Every other position, so that the rows are no matrix.
+      const View<const float, 3> some(x.data(), {3, 31, 32}, {67 * 32, 2 * 32, 1});
+      const auto heads = [](const Tensor<float, 3>& t) { return t.view().with_axis(1); };
+      const auto expected =
+          attention<float>(heads(head.query(some)), heads(head.key(some)), heads(head.value(some)),
+                           {.causal = causal ? Causal::top_left : Causal::none})
+              .value()
+              .out;
+      const auto out = head.out(some).value();
+      EXPECT_EQ(out.shape(), (std::array<Index, 3>{3, 31, head_dim}));
+      EXPECT_TRUE(std::equal(out.begin(), out.end(), expected.begin(), expected.end()));
+      EXPECT_EQ(head.A().shape(), (std::array<Index, 3>{1, 2, 2}));
+    }
+  }
+  Head head(32, 16, 8, generator);
+  EXPECT_EQ(head.out(generator.randn(1, 9, 32)).error().message,
+            head(generator.randn(1, 9, 32)).error().message);
+  EXPECT_EQ(head.out(generator.randn(0, 0, 32)).value().size(), 0);
+}
+
+TEST(Head, GradientsOfTheProjectionsAreChainsInTheirStatedOrder) {
+  Generator generator(0);
+  const HeadWeights w = draw_head_weights(7, 5, generator);
+  const auto x = generator.randn(3, 11, 7), d_out = generator.randn(3, 11, 5);
+  const auto wide = spread(x);
+  const View<const float, 3> strided(wide.data(), x.shape(), {12, 1, 3 * 12});
+  const auto forward = head_forward<float>(x, w.query, w.key, w.value, true);
+  const auto found = head_backward<float>(forward, strided, w.query, w.key, w.value, d_out, true);
+  const auto one_head = [](const Tensor<float, 3>& t) { return t.view().with_axis(1); };
+  const auto d = attention_reference_backward<float>(forward.attention, one_head(forward.q),
+                                                     one_head(forward.k), one_head(forward.v),
+                                                     one_head(d_out), {.causal = Causal::top_left});
+  Tensor<float, 3> d_x(x.shape());
+  Tensor<float, 2> d_w_q({5, 7}), d_w_k({5, 7}), d_w_v({5, 7});
+  const auto add = [&](const Tensor<float, 4>& d_rows, const Tensor<float, 2>& weights,
+                       Tensor<float, 2>& d_w) {
+    for (Index b = 0; b < 3; ++b) {
+      for (Index t = 0; t < 11; ++t) {
+        for (Index o = 0; o < 5; ++o) {
+          for (Index m = 0; m < 7; ++m) {
+            d_x(b, t, m) = std::fma(d_rows(b, 0, t, o), weights(o, m), d_x(b, t, m));
+            d_w(o, m) = std::fma(d_rows(b, 0, t, o), x(b, t, m), d_w(o, m));
+          }
+        }
+      }
+    }
+  };
+  add(d.d_v, w.value, d_w_v);
+  add(d.d_k, w.key, d_w_k);
+  add(d.d_q, w.query, d_w_q);
+  EXPECT_TRUE(std::equal(d_x.begin(), d_x.end(), found.d_x.begin()));
+  EXPECT_TRUE(std::equal(d_w_q.begin(), d_w_q.end(), found.d_w_q.begin()));
+  EXPECT_TRUE(std::equal(d_w_k.begin(), d_w_k.end(), found.d_w_k.begin()));
+  EXPECT_TRUE(std::equal(d_w_v.begin(), d_w_v.end(), found.d_w_v.begin()));
+}
+
+TEST(Project, DoesNotDependOnStrides) {
+  Generator generator(0);
+  for (const auto& [batch, seq_len, in, out] : std::vector<std::array<Index, 4>>{
+           {2, 7, 5, 3}, {1, 1, 1, 1}, {3, 17, 16, 32}, {0, 2, 3, 4}, {2, 0, 3, 4}, {2, 3, 0, 4}}) {
+    const auto x = generator.randn(batch, seq_len, in);
+    const auto w = generator.randn(out, in);
+    const auto wide = spread(x);
+    const View<const float, 3> strided(wide.data(), x.shape(),
+                                       {seq_len + 1, 1, batch * (seq_len + 1)});
+    const Tensor<float, 2> w_transposed(w.view().transposed(0, 1));
+    const auto expected = project<float>(x, w);
+    EXPECT_EQ(expected.shape(), (std::array<Index, 3>{batch, seq_len, out}));
+    const auto found = project<float>(strided, w_transposed.view().transposed(0, 1));
+    EXPECT_TRUE(std::equal(found.begin(), found.end(), expected.begin(), expected.end()));
   }
 }
 

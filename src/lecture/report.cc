@@ -23,14 +23,6 @@ std::string padded(std::string_view text, std::size_t width) {
   return std::string(text) + std::string(width > shown ? width - shown : 0, ' ');
 }
 
-/// A file name without the control characters that would act on a terminal.
-std::string on_one_line(std::string name) {
-  std::replace_if(
-      name.begin(), name.end(),
-      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, '?');
-  return name;
-}
-
 class Paint {
  public:
   explicit Paint(bool colour) : colour_(colour) {}
@@ -127,6 +119,13 @@ nlohmann::json verdict_json(const Verdict& verdict) {
 }
 
 }  // namespace
+
+std::string on_one_line(std::string name) {
+  std::replace_if(
+      name.begin(), name.end(),
+      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, '?');
+  return name;
+}
 
 std::string wrapped(std::string_view text, std::string_view indent, std::size_t width) {
   std::string lines, line;
