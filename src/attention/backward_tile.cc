@@ -153,16 +153,17 @@ HWY_INLINE void Differentiate(D d, const BackwardTile<Real>& tile, Index row, In
   const Real* HWY_RESTRICT bias = tile.bias == nullptr ? nullptr : tile.bias + row * backward_block;
   const auto scale = hn::Set(d, tile.scale), softcap = hn::Set(d, tile.softcap);
   const auto lse = hn::Set(d, tile.lse[row]), delta = hn::Set(d, tile.delta[row]);
+  const bool capped = tile.softcap > 0;
   for (Index j = begin; j < end; j += lanes) {
     auto logit = hn::Mul(hn::Load(d, p + j), scale), tanh = logit;
-    if (tile.softcap > 0) {
+    if (capped) {
       tanh = Tanh(d, hn::Div(logit, softcap));
       logit = hn::Mul(softcap, tanh);
     }
     if (bias != nullptr) logit = hn::Add(logit, hn::Load(d, bias + j));
     const auto weight = Exp(d, hn::Sub(logit, lse));
     auto gradient = hn::Mul(weight, hn::Sub(hn::Load(d, ds + j), delta));
-    if (tile.softcap > 0) {
+    if (capped) {
       gradient = hn::Mul(gradient, Fma(hn::Neg(tanh), tanh, hn::Set(d, Real(1))));
     }
     hn::Store(weight, d, p + j);
