@@ -3,9 +3,11 @@
 
 #include <tbb/global_control.h>
 
+#include <array>
 #include <memory>
 
 #include "headproof/attention.h"
+#include "headproof/kv_cache.h"
 
 namespace {
 
@@ -63,6 +65,25 @@ int headproof_peers_gradients(const Problem* p) {
       p->lse_view(), p->queries(p->d_out), options, p->queries(p->d_q), p->keys(p->d_k),
       p->keys(p->d_v));
   return backward ? 0 : 1;
+}
+
+/// A cache of the problem's keys and values, which lives as long as the program; null on failure.
+void* headproof_peers_cache(const Problem* p) {
+  auto cache = std::make_unique<headproof::KvCache<float>>(p->batch, p->num_kv_heads, p->head_dim,
+                                                           p->head_dim);
+  cache->reserve(p->seq_len);
+  if (!cache->append(p->keys(p->k), p->keys(p->v))) return nullptr;
+  return cache.release();
+}
+
+/// One query of each head, q and out [batch, num_heads, 1, head_dim], against all that is cached.
+int headproof_peers_decode(const void* cache, const Problem* p) {
+  static const headproof::AttentionOptions everything;
+  if (cache == nullptr) return 1;
+  const std::array<Index, 4> shape = {p->batch, p->num_heads, 1, p->head_dim};
+  const auto done = static_cast<const headproof::KvCache<float>*>(cache)->attend_into(
+      {p->q, shape}, everything, {p->out, shape}, {});
+  return done ? 0 : 1;
 }
 
 }  // extern "C"

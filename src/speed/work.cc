@@ -8,6 +8,8 @@
 #include <optional>
 
 #include "headproof/attention.h"
+#include "headproof/head.h"
+#include "headproof/kv_cache.h"
 #include "headproof/random.h"
 
 namespace headproof {
@@ -141,6 +143,34 @@ std::function<Status()> gradients_work(const Work& work) {
   };
 }
 
+std::function<Status()> head_work(const Work& work) {
+  Generator generator(0);
+  const auto head = std::make_shared<Head>(work.model_dim, work.head_dim, work.seq_len, generator);
+  const auto x = std::make_shared<Tensor<float, 3>>(
+      random_tensor<3>({work.batch, work.seq_len, work.model_dim}, 1));
+  return [head, x]() -> Status {
+    if (const auto out = head->out(*x); !out) return out.error();
+    return std::monostate();
+  };
+}
+
+Result<std::function<Status()>> decode_work(const Work& work) {
+  const auto cache =
+      std::make_shared<KvCache<float>>(1, work.num_kv_heads, work.head_dim, work.value_dim);
+  cache->reserve(work.seq_len);
+  const auto k = random_tensor<4>({1, work.num_kv_heads, work.seq_len, work.head_dim}, 2);
+  const auto v = random_tensor<4>({1, work.num_kv_heads, work.seq_len, work.value_dim}, 3);
+  if (const Status done = cache->append(k, v); !done) return done.error();
+  const auto q = std::make_shared<Tensor<float, 4>>(
+      random_tensor<4>({1, work.num_heads, 1, work.head_dim}, 1));
+  const auto out = std::make_shared<Tensor<float, 4>>(
+      std::array<Index, 4>{1, work.num_heads, 1, work.value_dim});
+  return std::function<Status()>([cache, q, out] {
+    static const AttentionOptions everything;
+    return cache->attend_into(*q, everything, out->view(), {});
+  });
+}
+
 double physical_memory() {
   return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
 }
@@ -224,8 +254,14 @@ Result<std::function<void()>> prepare(const Work& work) {
       run = gradients_work(work);
       break;
     case WorkKind::head:
-    case WorkKind::decode:
-      return Error{"this build cannot do it"};
+      run = head_work(work);
+      break;
+    case WorkKind::decode: {
+      auto decode = decode_work(work);
+      if (!decode) return decode.error();
+      run = std::move(*decode);
+      break;
+    }
   }
   if (const Status done = run(); !done) return done.error();
   return std::function<void()>([run] { (void)run().value(); });
