@@ -184,12 +184,14 @@ Result<std::vector<std::pair<std::string, Array>>> attend(const Options& options
   const bool keeps_stages = options.implementation == "reference";
   if (keeps_stages) {
     if (auto error = memory_error("A", {batch, num_heads, seq_len_q, k->shape()[2]})) return *error;
-  } else if (options.A || !options.d_out.empty()) {
-    return Error{"--A and --d-out need --implementation reference, which alone keeps A"};
+  } else if (options.A) {
+    return Error{"--A needs --implementation reference, which alone keeps A"};
+  } else if (!options.d_out.empty() && options.implementation != "fused") {
+    return Error{"--d-out needs --implementation reference or fused"};
   }
   if (auto error = memory_error("out", {batch, num_heads, seq_len_q, v->shape()[3]})) return *error;
 
-  AttentionStages<Scalar> stages;  // A and the gradients come from here: reference only
+  AttentionStages<Scalar> stages;  // of the reference
   AttentionOutput<Scalar> output;
   if (keeps_stages) {
     stages = attention_reference<Scalar>(*q, *k, *v, how);
@@ -218,10 +220,13 @@ Result<std::vector<std::pair<std::string, Array>>> attend(const Options& options
                                shape_text(file->array.shape),
                                shape_text(results.front().second.shape))};
     }
-    const auto gradients = attention_reference_backward<Scalar>(stages, *q, *k, *v, *d_out, how);
-    results.emplace_back("d_q", with_rank(gradients.d_q, rank));
-    results.emplace_back("d_k", with_rank(gradients.d_k, rank));
-    results.emplace_back("d_v", with_rank(gradients.d_v, rank));
+    const Result<AttentionGradients<Scalar>> gradients =
+        keeps_stages ? attention_reference_backward<Scalar>(stages, *q, *k, *v, *d_out, how)
+                     : attention_backward<Scalar>(*q, *k, *v, output.out, output.lse, *d_out, how);
+    if (!gradients) return gradients.error();
+    results.emplace_back("d_q", with_rank(gradients->d_q, rank));
+    results.emplace_back("d_k", with_rank(gradients->d_k, rank));
+    results.emplace_back("d_v", with_rank(gradients->d_v, rank));
   }
   return results;
 }

@@ -388,15 +388,23 @@ TEST_F(CliAttend, AMaskHasTheAxesOfQOrFewer) {
 TEST_F(CliAttend, GradientsKnowTheOptions) {
   save_by_hand<float>();
   save<float>("d_out", {2, 1}, {1, 1});
-  EXPECT_EQ(attend("--d-out d_out.npy --causal top_left --window 1").exit_code, 0);
-  expect_result<float>("d_q", {2, 1}, {0, 0});  // a weight that is 1 whatever the score
-  expect_result<float>("d_v", {2, 1}, {1, 1});
-  // A cap of c makes the score of query 1 and key 1 c tanh(ln 3 / c), and its derivative
-  // 1 - tanh^2; A (d A - delta) is the weights' part, as without a cap.
-  EXPECT_EQ(attend("--d-out d_out.npy --softcap 2").exit_code, 0);
   const double tanh = std::tanh(std::log(3.0) / 2), weight = 1 / (1 + std::exp(-2 * tanh));
-  const double d_score = weight * (1 - weight) * 4 * (1 - tanh * tanh);
-  expect_result<float>("d_q", {2, 1}, {1, d_score});
+  for (const std::string name : {"reference", "fused"}) {
+    SCOPED_TRACE(name);
+    const std::string gradients = "--d-out d_out.npy --implementation " + name;
+    EXPECT_EQ(attend(gradients + " --causal top_left --window 1").exit_code, 0);
+    expect_result<float>("d_q", {2, 1}, {0, 0});  // a weight that is 1 whatever the score
+    expect_result<float>("d_v", {2, 1}, {1, 1});
+    // A cap of c makes the score of query 1 and key 1 c tanh(ln 3 / c), and its derivative
+    // 1 - tanh^2; A (d A - delta) is the weights' part, as without a cap.
+    EXPECT_EQ(attend(gradients + " --softcap 2").exit_code, 0);
+    const double d_score = weight * (1 - weight) * 4 * (1 - tanh * tanh);
+    expect_result<float>("d_q", {2, 1}, {1, d_score});
+  }
+  for (const std::string option : {"--A", "--d-out d_out.npy"}) {
+    refused("--q q.npy --k k.npy --v v.npy --implementation canonical " + option,
+            {option.substr(0, 3), "reference"});
+  }
 }
 
 TEST_F(CliAttend, OptionsThatDoNotFitAreRefused) {
