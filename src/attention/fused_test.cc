@@ -371,6 +371,77 @@ TEST(Fused, AgreesWithTheDefinitionInDoublePrecision) {
   }
 }
 
+/// The root of the mean square of what `found` is off by.
+template <class Scalar>
+double rms_error(const Tensor<Scalar, 4>& found, const Tensor<double, 4>& exact) {
+  double sum = 0;
+  for (Index n = 0; n < exact.size(); ++n) {
+    const double error = static_cast<double>(found.data()[n]) - exact.data()[n];
+    sum += error * error;
+  }
+  return std::sqrt(sum / static_cast<double>(exact.size()));
+}
+
+TEST(Fused, IsAsAccurateAsTheDefinitionInTheSamePrecision) {
+  for (const Shape& s : {Shape{1, 2, 1, 130, 130, 64, 64}, Shape{1, 1, 1, 70, 1500, 128, 40},
+                         Shape{1, 1, 1, 1030, 1030, 16, 16}}) {
+    const auto q = draw<float>({s.batch, s.num_heads, s.seq_len_q, s.head_dim}, 1);
+    const auto k = draw<float>({s.batch, s.num_kv_heads, s.seq_len_k, s.head_dim}, 2);
+    const auto v = draw<float>({s.batch, s.num_kv_heads, s.seq_len_k, s.value_dim}, 3);
+    const auto widen = [](const Tensor<float, 4>& narrow) {
+      Tensor<double, 4> wide(narrow.shape());
+      std::copy(narrow.begin(), narrow.end(), wide.begin());
+      return wide;
+    };
+    for (Causal causal : {Causal::none, Causal::top_left}) {
+      // The scale of 1/sqrt(head_dim) is itself rounded: both take the rounded one.
+      const AttentionOptions options{
+          .causal = causal, .scale = 1 / std::sqrt(static_cast<float>(s.head_dim))};
+      const auto exact = attention_reference<double>(widen(q), widen(k), widen(v), options).out;
+      const auto definition = attention_reference<float>(q, k, v, options).out;
+      const auto found = attention<float>(q, k, v, options).value().out;
+      EXPECT_LE(rms_error(found, exact), 1.5 * rms_error(definition, exact)) << s.seq_len_k;
+    }
+  }
+}
+
+TEST(Fused, ScoresOfAnySizeGiveTheRowsOfTheDefinition) {
+  for (double size : {1e-30, 1e-3, 1.0, 1e3, 1e15, 1e30}) {
+    const auto q = draw<float>({1, 1, 70, 1}, 1), k = draw<float>({1, 1, 70, 1}, 2);
+    const auto v = draw<float>({1, 1, 70, 3}, 3);
+    Tensor<double, 4> wide_q(q.shape()), wide_k(k.shape()), wide_v(v.shape());
+    std::copy(q.begin(), q.end(), wide_q.begin());
+    std::copy(k.begin(), k.end(), wide_k.begin());
+    std::copy(v.begin(), v.end(), wide_v.begin());
+    const AttentionOptions options{.causal = Causal::top_left, .scale = size};
+    const auto exact = attention_reference<double>(wide_q, wide_k, wide_v, options);
+    const auto found = attention<float>(q, k, v, options).value();
+    for (Index i = 0; i < 70; ++i) {
+      double largest = 0;
+      for (Index j = 0; j <= i; ++j) {
+        largest = std::max(largest, std::fabs(exact.scores(0, 0, i, j)));
+      }
+      // A logit is off by two roundings and the scale's own, relative; where that is more than the
+      // gap between the two largest, the weights may go to either.
+      const double logit_error = 3 * 0x1p-24 * largest;
+      double first = -INFINITY, second = -INFINITY;
+      for (Index j = 0; j <= i; ++j) {
+        const double score = exact.scores(0, 0, i, j);
+        second = std::max(second, std::min(first, score));
+        first = std::max(first, score);
+      }
+      for (Index c = 0; c < 3; ++c) {
+        ASSERT_TRUE(std::isfinite(found.out(0, 0, i, c))) << size;
+        if (logit_error > 0.01 && first - second < 40 + 4 * logit_error) continue;
+        // Twice the logits' error in each weight, and (70 + 8) u for sums, exp and the quotient;
+        // values up to 5 in size.
+        const double bound = 5 * (2 * std::min(logit_error, 0.01) + 78 * 0x1p-24);
+        ASSERT_NEAR(found.out(0, 0, i, c), exact.out(0, 0, i, c), bound) << size << " row " << i;
+      }
+    }
+  }
+}
+
 // The digest is stored: whatever computes it, on whatever machine, these are the bits.
 TEST(Fused, ADozenProblemsHaveTheStoredDigest) {
   std::uint64_t hash = 0xcbf29ce484222325U;
