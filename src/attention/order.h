@@ -3,6 +3,10 @@
 
 #include "headproof/tensor.h"
 
+#if defined(__FAST_MATH__)
+#error "headproof cannot be compiled with -ffast-math: it would lose NaN, infinity and the order."
+#endif
+
 namespace headproof {
 
 /// Keys are taken in blocks of this many, counted from the sequence's first key.
