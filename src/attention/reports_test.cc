@@ -96,7 +96,7 @@ class Flags {
 
  private:
   std::array<Index, 4> shape_;
-  std::unique_ptr<bool[]> flags_;
+  std::shared_ptr<bool[]> flags_;
 };
 
 /// Four queries and keys of which many reports are made; with a causal mask `causal_out` is right.
@@ -160,18 +160,19 @@ View4 rows_of(const Tensor4& all, Index first, Index count) {
   return some;
 }
 
-/// One query over keys with these scores. They lie `distance` apart, and between them lie keys that
-/// hold NaN and are not allowed: the reports' tiles are small, the blocks and spans here are not.
+/// Query 0 over keys with these scores, of which it may see some, beside a query that sees them
+/// all. The keys lie `distance` apart, and between them lie keys that hold NaN and that nobody
+/// sees: the reports' tiles are small, the blocks and spans here are not.
 struct OneQuery {
   Tensor4 q, k, v;
   Flags mask;
 
   OneQuery(const std::vector<float>& scores, const std::vector<bool>& allow,
            const std::vector<float>& values, Index distance)
-      : q(tensor({1, 1, 1, 1}, {1})),
+      : q(tensor({1, 1, 2, 1}, {1, 1})),
         k({1, 1, static_cast<Index>(scores.size()) * distance, 1}),
         v(k.shape()),
-        mask({1, 1, 1, k.shape()[2]}) {
+        mask({1, 1, 2, k.shape()[2]}) {
     std::fill(k.begin(), k.end(), nan);
     std::fill(v.begin(), v.end(), nan);
     for (std::size_t n = 0; n < scores.size(); ++n) {
@@ -179,6 +180,7 @@ struct OneQuery {
       k(0, 0, j, 0) = scores[n];
       v(0, 0, j, 0) = values[n];
       mask.view()(0, 0, 0, j) = allow[n];
+      mask.view()(0, 0, 1, j) = true;
     }
   }
 };
@@ -196,12 +198,16 @@ TEST_P(Reports, AHeadThatIsMaskedWhollyIsZeroAndLeavesTheOthersAlone) {  // BC00
 }
 
 TEST_P(Reports, TilesWithoutAnAllowedKeyBeforeTheFirstAllowedOneDoNoHarm) {  // BC006
+  const std::vector<bool> last_two = {false, false, false, false, true, true}, all(6, true);
+  const std::vector<float> values = {9, 9, 9, 9, 1, -1};
   for (Index distance : distances) {
-    const OneQuery one({0.3F, 1.2F, -0.7F, 2, 1, -1}, {false, false, false, false, true, true},
-                       {9, 9, 9, 9, 1, -1}, distance);
-    EXPECT_NEAR(attend(one.q, one.k, one.v, {.scale = 1, .mask = one.mask}).out.data()[0],
-                0.7615941559557647, tolerance)
-        << distance;
+    for (const OneQuery& one :
+         {OneQuery({0.3F, 1.2F, -0.7F, 2, 1, -1}, last_two, values, distance),
+          OneQuery({-infinity, -infinity, -infinity, -infinity, 1, -1}, all, values, distance)}) {
+      EXPECT_NEAR(attend(one.q, one.k, one.v, {.scale = 1, .mask = one.mask}).out.data()[0],
+                  0.7615941559557647, tolerance)
+          << distance;
+    }
   }
 }
 
