@@ -114,11 +114,11 @@ Status attention_backward_into(View<const Scalar, 4> q, View<const Scalar, 4> k,
 
 /// The definition of attention, every stage kept; precondition: `attention_error` finds nothing.
 /// Softcap and mask are found in `logits`; `scores` are those of all keys but padding, where they
-/// are 0. `progress` is not called. Nothing computed from a masked entry reaches a result. A row without
-/// an allowed key has weights 0, out 0 and lse -inf; a logit that is NaN or +inf, or all of them
-/// -inf by their own value, makes its row NaN and no other.
-/// Scalar: float, double, long double, or std::complex<double> for complex-step derivatives (the
-/// maximum is then that of the real parts).
+/// are 0. `progress` is not called. Nothing computed from a masked entry reaches a result. A row
+/// without an allowed key has weights 0, out 0 and lse -inf; a logit that is NaN or +inf, or all of
+/// them -inf by their own value, makes its row NaN and no other. Scalar: float, double, long
+/// double, or std::complex<double> for complex-step derivatives (the maximum is then that of the
+/// real parts).
 template <class Scalar>
 AttentionStages<Scalar> attention_reference(View<const Scalar, 4> q, View<const Scalar, 4> k,
                                             View<const Scalar, 4> v,

@@ -62,8 +62,7 @@ void add_block(Running<Scalar>& state, const std::vector<Seen<Scalar>>& block, I
     const Scalar weight = canonical_exp(seen.logit - origin(maximum));
     lanes[static_cast<std::size_t>((seen.key - first_key) % sum_lanes)] += weight;
     for (std::size_t c = 0; c < state.values.size(); ++c) {
-      state.values[c] =
-          std::fma(weight, values(seen.key, static_cast<Index>(c)), state.values[c]);
+      state.values[c] = std::fma(weight, values(seen.key, static_cast<Index>(c)), state.values[c]);
     }
   }
   for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
@@ -140,9 +139,9 @@ AttentionOutput<Scalar> attention_canonical(View<const Scalar, 4> q, View<const 
           }
         }
         // All logits may be -infinity by their own value: then the sum is 0, and the row NaN.
-        result.lse(b, h, i) = row.empty        ? -infinity
-                              : row.sum == 0   ? std::numeric_limits<Scalar>::quiet_NaN()
-                                               : row.maximum + canonical_log(row.sum);
+        result.lse(b, h, i) = row.empty      ? -infinity
+                              : row.sum == 0 ? std::numeric_limits<Scalar>::quiet_NaN()
+                                             : row.maximum + canonical_log(row.sum);
         for (Index c = 0; c < value_dim; ++c) {
           result.out(b, h, i, c) =
               row.empty ? Scalar(0) : row.values[static_cast<std::size_t>(c)] / row.sum;

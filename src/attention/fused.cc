@@ -115,8 +115,8 @@ Status attention_fused(View<const Scalar, 4> q, Index num_kv_heads, Index seq_le
   if (heads == 0 || rows == 0) return std::monostate();
   const KeysAndValues<Scalar> example = source(0, 0);
   const Index head_dim = example.head_dim(), width = example.value_width();
-  const double work = static_cast<double>(heads * rows) *
-                      static_cast<double>(seq_len_k * (head_dim + width));
+  const double work =
+      static_cast<double>(heads * rows) * static_cast<double>(seq_len_k * (head_dim + width));
   const bool parallel = work > serial_work;
   // Where a head's keys and values do not fit a core's cache, several tiles share a span of them.
   const Index head_bytes = static_cast<Index>(bytes_of<Scalar>(seq_len_k * (head_dim + width)));
@@ -155,20 +155,18 @@ Status attention_fused(View<const Scalar, 4> q, Index num_kv_heads, Index seq_le
             const Index key = task % blocks * key_block;
             const Index keys = std::min(key_block, one.count() - key);
             if (keys <= 0) return;
-            const auto of_block = [&](View<const Scalar, 2> all) {
-              return View<const Scalar, 2>{
-                  all.data + key * all.strides[0], {keys, all.shape[1]}, all.strides};
-            };
-            Scalar* const memory =
-                packed.as<Scalar>() + task / blocks * (k_size + v_size);
-            if (pack_k) pack_keys(of_block(one.keys), memory + key * head_dim);
-            if (pack_v) pack_rows(of_block(one.values), width, memory + k_size + key * width);
+            Scalar* const memory = packed.as<Scalar>() + task / blocks * (k_size + v_size);
+            if (pack_k) pack_keys(rows_of(one.keys, key, keys), memory + key * head_dim);
+            if (pack_v)
+              pack_rows(rows_of(one.values, key, keys), width, memory + k_size + key * width);
           });
     }
     // The last rows see the most keys when causal: they go first.
     share_out(
         count * tasks, parallel,
-        [&] { return std::make_unique<Workspace>(bytes_of<Scalar>(tile_workspace(example, tiles))); },
+        [&] {
+          return std::make_unique<Workspace>(bytes_of<Scalar>(tile_workspace(example, tiles)));
+        },
         [&](const auto& workspace, Index task) {
           if (progress.stopped()) return;
           const Index n = task / tasks, first_row = (tasks - 1 - task % tasks) * tiles * tile_rows;
@@ -192,12 +190,9 @@ Status attention_into(View<const Scalar, 4> q, View<const Scalar, 4> k, View<con
   const Index seq_len_k = k.shape[2];
   const auto source = [&](Index b, Index h) {
     const KeyRange keys = VisibleKeys(options, b, q.shape[2], seq_len_k).sequence();
-    const auto of_sequence = [&](View<const Scalar, 2> all) {
-      if (keys.begin > 0) all.data += keys.begin * all.strides[0];
-      all.shape[0] = keys.end - keys.begin;
-      return all;
-    };
-    KeysAndValues<Scalar> kv{.keys = of_sequence(k[b][h]), .values = of_sequence(v[b][h])};
+    const Index count = keys.end - keys.begin;
+    KeysAndValues<Scalar> kv{.keys = rows_of<Scalar>(k[b][h], keys.begin, count),
+                             .values = rows_of<Scalar>(v[b][h], keys.begin, count)};
     if (kv.values.strides[1] == 1 && kv.value_dim() == kv.value_width()) {
       kv.rows = kv.values.data;
       kv.rows_stride = kv.values.strides[0];
@@ -222,18 +217,18 @@ Result<AttentionOutput<Scalar>> attention(View<const Scalar, 4> q, View<const Sc
   return result;
 }
 
-#define HEADPROOF_INSTANTIATE(Scalar)                                                             \
-  template std::optional<Error> output_error(std::initializer_list<AnyView>,                      \
-                                             const AttentionOptions&, View<const Scalar, 4>,      \
-                                             Index, View<Scalar, 4>, View<Scalar, 3>);            \
-  template Status attention_fused(View<const Scalar, 4>, Index, Index,                            \
-                                  const std::function<KeysAndValues<Scalar>(Index, Index)>&,      \
-                                  const AttentionOptions&, View<Scalar, 4>, View<Scalar, 3>);     \
-  template Status attention_into(View<const Scalar, 4>, View<const Scalar, 4>,                    \
-                                 View<const Scalar, 4>, const AttentionOptions&, View<Scalar, 4>, \
-                                 View<Scalar, 3>);                                                \
+#define HEADPROOF_INSTANTIATE(Scalar)                                                              \
+  template std::optional<Error> output_error(std::initializer_list<AnyView>,                       \
+                                             const AttentionOptions&, View<const Scalar, 4>,       \
+                                             Index, View<Scalar, 4>, View<Scalar, 3>);             \
+  template Status attention_fused(View<const Scalar, 4>, Index, Index,                             \
+                                  const std::function<KeysAndValues<Scalar>(Index, Index)>&,       \
+                                  const AttentionOptions&, View<Scalar, 4>, View<Scalar, 3>);      \
+  template Status attention_into(View<const Scalar, 4>, View<const Scalar, 4>,                     \
+                                 View<const Scalar, 4>, const AttentionOptions&, View<Scalar, 4>,  \
+                                 View<Scalar, 3>);                                                 \
   template Result<AttentionOutput<Scalar>> attention(View<const Scalar, 4>, View<const Scalar, 4>, \
-                                                     View<const Scalar, 4>,                       \
+                                                     View<const Scalar, 4>,                        \
                                                      const AttentionOptions&);
 HEADPROOF_INSTANTIATE(float)
 HEADPROOF_INSTANTIATE(double)

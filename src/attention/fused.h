@@ -18,8 +18,8 @@ std::optional<Error> output_error(std::initializer_list<AnyView> inputs,
                                   Index value_dim, View<Scalar, 4> out, View<Scalar, 3> lse);
 
 /// Forward attention with the bits of attention_canonical, in memory of O(seq_len * head_dim).
-/// `source(b, h)` gives keys and values of sequence b and key/value head h from the sequence's first
-/// key on. Preconditions: all shapes are right, and so are the options for seq_len_k keys.
+/// `source(b, h)` gives keys and values of sequence b and key/value head h from the sequence's
+/// first key on. Preconditions: all shapes are right, and so are the options for seq_len_k keys.
 /// The error says that `options.progress` stopped the work.
 template <class Scalar>
 Status attention_fused(View<const Scalar, 4> q, Index num_kv_heads, Index seq_len_k,

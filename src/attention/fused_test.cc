@@ -134,10 +134,15 @@ void expect_canonical_bits_with_options() {
       {.window_right = 0},
       {.softcap = 1.5},
       {.mask = View<const float, 4>(whole.numbers.view())},
-      {.causal = Causal::bottom_right, .softcap = 2, .mask = View<const float, 4>(whole.numbers.view())},
+      {.causal = Causal::bottom_right,
+       .softcap = 2,
+       .mask = View<const float, 4>(whole.numbers.view())},
       {.mask = View<const bool, 4>(whole.booleans.view())},
       {.mask = View<const bool, 4>(shared.booleans.view())},
-      {.causal = Causal::top_left, .query_offset = 300, .window = 200, .mask = View<const float, 4>(shared.numbers.view())},
+      {.causal = Causal::top_left,
+       .query_offset = 300,
+       .window = 200,
+       .mask = View<const float, 4>(shared.numbers.view())},
       {.first_key = {first.data(), {2}}},
       {.causal = Causal::bottom_right,
        .mask = View<const bool, 4>(whole.booleans.view()),
@@ -182,12 +187,17 @@ TEST(Fused, TheWayTheAllowedSetIsExpressedDoesNotMatter) {
   }
   const View<const Index, 1> lengths(&length, {1});
   const auto expected =
-      attention<float>(q, k, k, {.causal = Causal::top_left, .window = window, .key_length = lengths})
+      attention<float>(q, k, k,
+                       {.causal = Causal::top_left, .window = window, .key_length = lengths})
           .value();
-  EXPECT_TRUE(same(expected, attention<float>(q, k, k, {.mask = View<const bool, 4>(booleans.view())}).value()));
-  EXPECT_TRUE(same(expected, attention<float>(q, k, k, {.mask = View<const float, 4>(numbers.view())}).value()));
-  EXPECT_TRUE(same(expected, attention<float>(q, k, k, {.window = window, .window_right = 0,
-                                                        .mask = View<const bool, 4>(booleans.view())})
+  EXPECT_TRUE(same(
+      expected, attention<float>(q, k, k, {.mask = View<const bool, 4>(booleans.view())}).value()));
+  EXPECT_TRUE(same(
+      expected, attention<float>(q, k, k, {.mask = View<const float, 4>(numbers.view())}).value()));
+  EXPECT_TRUE(same(expected, attention<float>(q, k, k,
+                                              {.window = window,
+                                               .window_right = 0,
+                                               .mask = View<const bool, 4>(booleans.view())})
                                  .value()));
 }
 
@@ -395,8 +405,8 @@ TEST(Fused, IsAsAccurateAsTheDefinitionInTheSamePrecision) {
     };
     for (Causal causal : {Causal::none, Causal::top_left}) {
       // The scale of 1/sqrt(head_dim) is itself rounded: both take the rounded one.
-      const AttentionOptions options{
-          .causal = causal, .scale = 1 / std::sqrt(static_cast<float>(s.head_dim))};
+      const AttentionOptions options{.causal = causal,
+                                     .scale = 1 / std::sqrt(static_cast<float>(s.head_dim))};
       const auto exact = attention_reference<double>(widen(q), widen(k), widen(v), options).out;
       const auto definition = attention_reference<float>(q, k, v, options).out;
       const auto found = attention<float>(q, k, v, options).value().out;

@@ -28,8 +28,7 @@ struct KvCache<Scalar>::State {
   Index keys_size() const { return blocks * head_dim * key_block; }
   Index values_size() const { return blocks * key_block * value_width; }
   Scalar* keys(Index b, Index h) const {
-    return memory->template as<Scalar>() +
-           (b * num_kv_heads + h) * (keys_size() + values_size());
+    return memory->template as<Scalar>() + (b * num_kv_heads + h) * (keys_size() + values_size());
   }
   Scalar* values(Index b, Index h) const { return keys(b, h) + keys_size(); }
 
@@ -57,8 +56,8 @@ struct KvCache<Scalar>::State {
 template <class Scalar>
 KvCache<Scalar>::KvCache(Index batch, Index num_kv_heads, Index head_dim, Index value_dim,
                          std::vector<Index> first_key)
-    : state_(new State{batch, num_kv_heads, head_dim, value_dim,
-                       width_of<Scalar>(value_dim), std::move(first_key)}) {
+    : state_(new State{batch, num_kv_heads, head_dim, value_dim, width_of<Scalar>(value_dim),
+                       std::move(first_key)}) {
   state_->first_key.resize(static_cast<std::size_t>(batch));
 }
 
@@ -88,10 +87,9 @@ template <class Scalar>
 Status KvCache<Scalar>::append(View<const Scalar, 4> k, View<const Scalar, 4> v) {
   State& s = *state_;
   const Index added = k.shape[2];
-  for (const auto& error :
-       {shape_error({"k", k}, {s.batch, s.num_kv_heads, added, s.head_dim}),
-        shape_error({"v", v}, {s.batch, s.num_kv_heads, added, s.value_dim}),
-        data_error({"k", k}), data_error({"v", v})}) {
+  for (const auto& error : {shape_error({"k", k}, {s.batch, s.num_kv_heads, added, s.head_dim}),
+                            shape_error({"v", v}, {s.batch, s.num_kv_heads, added, s.value_dim}),
+                            data_error({"k", k}), data_error({"v", v})}) {
     if (error) return *error;
   }
   // Growing by halves keeps the moving of what is there to a few copies in all.

@@ -80,8 +80,8 @@ TEST(KvCache, ChunksOfAnySizeGiveTheRowsOfAllAtOnceInDouble) {
 }
 
 TEST(KvCache, ChunksEqualPrefillUnderAWindowAndASoftcap) {
-  expect_chunks_equal_prefill<float>(
-      {.causal = Causal::bottom_right, .window = 70, .softcap = 2}, {});
+  expect_chunks_equal_prefill<float>({.causal = Causal::bottom_right, .window = 70, .softcap = 2},
+                                     {});
 }
 
 TEST(KvCache, PaddingBeforeTheFirstTokenIsNotKept) {

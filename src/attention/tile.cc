@@ -2,11 +2,10 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "attention/tile.cc"
-#include "attention/targets.h"  // before Highway's headers
-
-#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include "attention/tile.h"
 
 #include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -17,7 +16,7 @@
 
 #include "attention/elementary-inl.h"
 #include "attention/order.h"
-#include "attention/tile.h"
+#include "attention/targets.h"  // before Highway's headers
 
 HWY_BEFORE_NAMESPACE();
 namespace headproof {
@@ -51,12 +50,6 @@ HWY_INLINE Real FoldLanes(D d, const Real* HWY_RESTRICT sums) {
     for (Index n = 0; n < width; ++n) sum[n] = hn::Add(sum[n], sum[n + width]);
   }
   return Fold(d, sum[0]);
-}
-
-/// Rows first .. first + count - 1.
-template <class Real>
-View<const Real, 2> rows_of(const View<const Real, 2>& all, Index first, Index count) {
-  return {all.data + first * all.strides[0], {count, all.shape[1]}, all.strides};
 }
 
 template <class Real>
@@ -123,12 +116,16 @@ HWY_INLINE void ForPieces(D, Index width, Step step) {
   Index at = 0, left = (width + lanes - 1) / lanes;
   while (left > 0) {
     // 5 = 3 + 2 and 6 = 3 + 3 keep the pipelines fuller than 4 + 1 and 4 + 2.
-    const Index now = left <= most_vectors       ? left
+    const Index now = left <= most_vectors      ? left
                       : left < 2 * most_vectors ? (left + 1) / 2
-                                                 : most_vectors;
+                                                : most_vectors;
     switch (now) {
-      case 1: step(at, std::integral_constant<int, 1>()); break;
-      case 2: step(at, std::integral_constant<int, 2>()); break;
+      case 1:
+        step(at, std::integral_constant<int, 1>());
+        break;
+      case 2:
+        step(at, std::integral_constant<int, 2>());
+        break;
       default:
         if constexpr (most_vectors == 4) {
           if (now == 3) {
@@ -247,59 +244,59 @@ HWY_INLINE void Accumulate(D d, const Real* HWY_RESTRICT s, const Real* HWY_REST
                            const Real* HWY_RESTRICT rescale, Index value_width, const Real* next,
                            Real* HWY_RESTRICT acc) {
   constexpr Index lanes = LanesOf<D>(), line = line_of<Real>;
-  ForPieces(d, value_width, [&]<int vectors>(Index c, std::integral_constant<int, vectors>)
-                                HWY_ATTR {
-    Vec<D> sum[std::size_t{rows}][std::size_t{vectors}];
-    HWY_UNROLL(8)
-    for (int r = 0; r < rows; ++r) {
-      const Vec<D> factor = hn::Set(d, rescale[r]);
-      HWY_UNROLL(4)
-      for (int n = 0; n < vectors; ++n) {
-        sum[r][n] = hn::Mul(hn::Load(d, acc + r * value_width + c + n * lanes), factor);
-      }
-    }
-    std::uint64_t left = seen;
-    while (left != 0) {
-      const Index first = std::countr_zero(left);
-      const Index run = std::countr_one(common >> first);
-      const Real* HWY_RESTRICT value = v + first * v_stride + c;
-      const Real* HWY_RESTRICT weight = s + first;
-      for (Index j = 0; j < run; ++j, value += v_stride, ++weight) {
-        hwy::Prefetch(next + j * line);
-        Vec<D> row[std::size_t{vectors}];
-        HWY_UNROLL(4)
-        for (int n = 0; n < vectors; ++n) row[n] = hn::LoadU(d, value + n * lanes);
-        HWY_UNROLL(8)
-        for (int r = 0; r < rows; ++r) {
-          const Vec<D> x = hn::Set(d, weight[r * key_block]);
-          HWY_UNROLL(4)
-          for (int n = 0; n < vectors; ++n) sum[r][n] = Fma(x, row[n], sum[r][n]);
-        }
-      }
-      if (run > 0) {
-        left = first + run < key_block ? left & (all_keys << (first + run)) : 0;
-        continue;
-      }
-      left &= left - 1;
-      HWY_UNROLL(8)
-      for (int r = 0; r < rows; ++r) {
-        const Vec<D> x = hn::Set(d, weight[r * key_block]);
-        const auto masked = hn::Lt(x, hn::Zero(d));
-        HWY_UNROLL(4)
-        for (int n = 0; n < vectors; ++n) {
-          const Vec<D> more = Fma(x, hn::LoadU(d, value + n * lanes), sum[r][n]);
-          sum[r][n] = hn::IfThenElse(masked, sum[r][n], more);
-        }
-      }
-    }
-    HWY_UNROLL(8)
-    for (int r = 0; r < rows; ++r) {
-      HWY_UNROLL(4)
-      for (int n = 0; n < vectors; ++n) {
-        hn::Store(sum[r][n], d, acc + r * value_width + c + n * lanes);
-      }
-    }
-  });
+  ForPieces(d, value_width,
+            [&]<int vectors>(Index c, std::integral_constant<int, vectors>) HWY_ATTR {
+              Vec<D> sum[std::size_t{rows}][std::size_t{vectors}];
+              HWY_UNROLL(8)
+              for (int r = 0; r < rows; ++r) {
+                const Vec<D> factor = hn::Set(d, rescale[r]);
+                HWY_UNROLL(4)
+                for (int n = 0; n < vectors; ++n) {
+                  sum[r][n] = hn::Mul(hn::Load(d, acc + r * value_width + c + n * lanes), factor);
+                }
+              }
+              std::uint64_t left = seen;
+              while (left != 0) {
+                const Index first = std::countr_zero(left);
+                const Index run = std::countr_one(common >> first);
+                const Real* HWY_RESTRICT value = v + first * v_stride + c;
+                const Real* HWY_RESTRICT weight = s + first;
+                for (Index j = 0; j < run; ++j, value += v_stride, ++weight) {
+                  hwy::Prefetch(next + j * line);
+                  Vec<D> row[std::size_t{vectors}];
+                  HWY_UNROLL(4)
+                  for (int n = 0; n < vectors; ++n) row[n] = hn::LoadU(d, value + n * lanes);
+                  HWY_UNROLL(8)
+                  for (int r = 0; r < rows; ++r) {
+                    const Vec<D> x = hn::Set(d, weight[r * key_block]);
+                    HWY_UNROLL(4)
+                    for (int n = 0; n < vectors; ++n) sum[r][n] = Fma(x, row[n], sum[r][n]);
+                  }
+                }
+                if (run > 0) {
+                  left = first + run < key_block ? left & (all_keys << (first + run)) : 0;
+                  continue;
+                }
+                left &= left - 1;
+                HWY_UNROLL(8)
+                for (int r = 0; r < rows; ++r) {
+                  const Vec<D> x = hn::Set(d, weight[r * key_block]);
+                  const auto masked = hn::Lt(x, hn::Zero(d));
+                  HWY_UNROLL(4)
+                  for (int n = 0; n < vectors; ++n) {
+                    const Vec<D> more = Fma(x, hn::LoadU(d, value + n * lanes), sum[r][n]);
+                    sum[r][n] = hn::IfThenElse(masked, sum[r][n], more);
+                  }
+                }
+              }
+              HWY_UNROLL(8)
+              for (int r = 0; r < rows; ++r) {
+                HWY_UNROLL(4)
+                for (int n = 0; n < vectors; ++n) {
+                  hn::Store(sum[r][n], d, acc + r * value_width + c + n * lanes);
+                }
+              }
+            });
 }
 
 /// A task's memory; see tile_workspace.
@@ -361,12 +358,18 @@ struct State {
 template <class Step>
 HWY_INLINE void WithRows(Index rows, Step step) {
   switch (rows) {
-    case 6: return step(std::integral_constant<int, 6>());
-    case 5: return step(std::integral_constant<int, 5>());
-    case 4: return step(std::integral_constant<int, 4>());
-    case 3: return step(std::integral_constant<int, 3>());
-    case 2: return step(std::integral_constant<int, 2>());
-    default: return step(std::integral_constant<int, 1>());
+    case 6:
+      return step(std::integral_constant<int, 6>());
+    case 5:
+      return step(std::integral_constant<int, 5>());
+    case 4:
+      return step(std::integral_constant<int, 4>());
+    case 3:
+      return step(std::integral_constant<int, 3>());
+    case 2:
+      return step(std::integral_constant<int, 2>());
+    default:
+      return step(std::integral_constant<int, 1>());
   }
 }
 
@@ -481,7 +484,8 @@ HWY_INLINE void Block(D d, const Tile<Real>& tile, const State<Real>& state, con
     for (Index r = group.begin; r < group.end; ++r) {
       Real* const s = state.s + r * key_block;
       if (added || tile.softcap > 0 || block.allowed[r] != all_keys) {
-        Logits(d, block.allowed[r], keys, tile.softcap, added ? state.added + r * key_block : nullptr, s);
+        Logits(d, block.allowed[r], keys, tile.softcap,
+               added ? state.added + r * key_block : nullptr, s);
       }
       state.before[r] = state.part_maxima[r];
       state.part_maxima[r] = Maximum(d, state.part_maxima[r], keys, s);
@@ -490,7 +494,8 @@ HWY_INLINE void Block(D d, const Tile<Real>& tile, const State<Real>& state, con
   for (Index r = 0; r < tile.count; r += LanesOf<D>()) {
     const Vec<D> shift = Origin(d, hn::Load(d, state.part_maxima + r));
     hn::Store(shift, d, state.shifts + r);
-    hn::Store(ExpBelowOverflow(d, hn::Sub(hn::Load(d, state.before + r), shift)), d, state.rescales + r);
+    hn::Store(ExpBelowOverflow(d, hn::Sub(hn::Load(d, state.before + r), shift)), d,
+              state.rescales + r);
   }
   for (Index g = 0; g < groups; ++g) {
     const GroupBlock& group = block.groups[g];
@@ -576,7 +581,7 @@ HWY_INLINE void Finish(D d, const Tile<Real>& tile, const State<Real>& state, st
     hn::Store(hn::Add(hn::Load(d, state.total_maxima + r), logs), d, state.shifts + r);
   }
   for (Index r = 0; r < tile.count; ++r) {
-    *tile.rows[r].lse = (seen >> r & 1) == 0          ? -infinity
+    *tile.rows[r].lse = (seen >> r & 1) == 0       ? -infinity
                         : state.total_sums[r] == 0 ? std::numeric_limits<Real>::quiet_NaN()
                                                    : state.shifts[r];
   }
@@ -627,7 +632,7 @@ void RunTiles(const Tile<Real>* tiles, Index count, Real* workspace) {
   std::fill_n(memory.total_maxima, count * tile_rows, -infinity);
   std::fill_n(memory.total_sums, count * tile_rows, Real(0));
   KeyRange any[std::size_t{task_tiles}], whole[std::size_t{task_tiles}];  // that rows see
-  std::uint64_t seen[std::size_t{task_tiles}] = {};  // bit r: row r saw a key
+  std::uint64_t seen[std::size_t{task_tiles}] = {};                       // bit r: row r saw a key
   Index end = 0;
   for (Index t = 0; t < count; ++t) {
     const Tile<Real>& tile = tiles[t];

@@ -64,8 +64,7 @@ struct Tile {
 template <class Scalar>
 Index tile_workspace(const KeysAndValues<Scalar>& kv, Index tiles) {
   const Index width = kv.value_width();
-  return key_block * (kv.head_dim() + width) +
-         tile_rows * (2 * key_block + width + sum_lanes + 4) +
+  return key_block * (kv.head_dim() + width) + tile_rows * (2 * key_block + width + sum_lanes + 4) +
          tiles * tile_rows * (kv.head_dim() + width + 4);
 }
 
@@ -80,12 +79,19 @@ void run_tiles(const Tile<double>* tiles, Index count, double* workspace);
 void pack_keys(View<const float, 2> keys, float* panel);
 void pack_keys(View<const double, 2> keys, double* panel);
 
+/// Rows first .. first + count - 1.
+template <class Scalar>
+View<const Scalar, 2> rows_of(View<const Scalar, 2> all, Index first, Index count) {
+  if (all.data != nullptr) all.data += first * all.strides[0];  // what is empty has no memory
+  all.shape[0] = count;
+  return all;
+}
+
 /// Rows [count, dim] as rows of `width` elements, 0 beyond dim.
 template <class Scalar>
 void pack_rows(View<const Scalar, 2> rows, Index width, Scalar* packed) {
   for (Index r = 0; r < rows.shape[0]; ++r, packed += width) {
-    const Scalar* row = rows.data + r * rows.strides[0];
-    for (Index c = 0; c < rows.shape[1]; ++c) packed[c] = row[c * rows.strides[1]];
+    for (Index c = 0; c < rows.shape[1]; ++c) packed[c] = rows(r, c);
     for (Index c = rows.shape[1]; c < width; ++c) packed[c] = 0;
   }
 }
