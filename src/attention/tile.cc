@@ -1,11 +1,13 @@
 // Compiled once for each instruction set; the arithmetic of a row is that of canonical.cc.
 
+#include "attention/targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "attention/tile.cc"
-#include "attention/tile.h"
 
-#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
+// After it, and not sorted before it.
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -16,7 +18,7 @@
 
 #include "attention/elementary-inl.h"
 #include "attention/order.h"
-#include "attention/targets.h"  // before Highway's headers
+#include "attention/tile.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headproof {
