@@ -14,7 +14,6 @@
 namespace headproof {
 namespace {
 
-using Shape = std::vector<Index>;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// The bytes of a version 1 .npy file with this header and these data.
@@ -33,15 +32,10 @@ std::string bytes_of(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
+using Shape = std::vector<Index>;
+
 class CliAttend : public CommandTest {
  protected:
-  template <class T>
-  void save(const std::string& name, Shape shape, std::vector<T> values) const {
-    Array array;
-    array.shape = std::move(shape);
-    array.values = std::move(values);
-    write(name + ".npy", format_npy(array));
-  }
   /// q, k, v with head_dim 1, so that the scale is 1: query 0 weighs keys 1 : 1, query 1 weighs
   /// them 1 : 3, because exp(ln 3) = 3.
   template <class T>

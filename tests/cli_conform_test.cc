@@ -10,18 +10,10 @@
 namespace headproof {
 namespace {
 
-using Shape = std::vector<Index>;
 constexpr const char* implementations[] = {"reference", "canonical", "fused"};
 
 class CliConform : public CommandTest {
  protected:
-  template <class T>
-  void save(const std::string& name, Shape shape, std::vector<T> values) const {
-    Array array;
-    array.shape = std::move(shape);
-    array.values = std::move(values);
-    write(name + ".npy", format_npy(array));
-  }
   /// A case with one query, which weighs two keys 1 : 1, and the attributes and further slots.
   void save_case(const std::string& name, const std::string& attributes = "",
                  const std::string& more_inputs = "", const std::string& more_outputs = "") const {

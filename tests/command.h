@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "headproof/files.h"
+#include "headproof/npy.h"
 
 namespace headproof {
 
@@ -54,6 +55,14 @@ class CommandTest : public testing::Test {
 
   void write(const std::string& name, std::string_view bytes) const {
     std::ofstream(folder_ / name, std::ios::binary) << bytes;
+  }
+  /// Writes `name`.npy.
+  template <class T>
+  void save(const std::string& name, std::vector<Index> shape, std::vector<T> values) const {
+    Array array;
+    array.shape = std::move(shape);
+    array.values = std::move(values);
+    write(name + ".npy", format_npy(array));
   }
   std::string content(const std::filesystem::path& name) const {
     return read_file(folder_ / name).value();

@@ -23,7 +23,8 @@ class KvCache {
   KvCache& operator=(KvCache&&) noexcept;
 
   /// Adds tokens: k [batch, num_kv_heads, new, head_dim], v [batch, num_kv_heads, new, value_dim].
-  /// The error names the shape that does not fit; the cache is then as before.
+  /// The error names the shape that does not fit, or more tokens than memory can count; the cache
+  /// is then as before.
   Status append(View<const Scalar, 4> k, View<const Scalar, 4> v);
 
   /// How many tokens it holds of each sequence, padding included.
@@ -32,7 +33,8 @@ class KvCache {
   /// Forgets tokens from the end on until `size` are left; none when there are no more.
   void truncate(Index size);
 
-  /// Makes room for `size` tokens, so that append moves nothing until then.
+  /// Makes room for `size` tokens, so that append moves nothing until then. Precondition: they fit
+  /// in memory.
   void reserve(Index size);
 
   /// What `attention` gives for q [batch, num_heads, seq_len_q, head_dim] and all keys and values

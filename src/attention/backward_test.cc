@@ -12,8 +12,7 @@
 #include <vector>
 
 #include "attention/canonical.h"
-#include "headproof/attention.h"
-#include "headproof/random.h"
+#include "attention/test_tensors.h"
 
 #if defined(__SSE__)
 #include <xmmintrin.h>
@@ -23,26 +22,6 @@ namespace headproof {
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
-
-template <class Scalar>
-Tensor<Scalar, 4> draw(std::array<Index, 4> shape, std::uint64_t seed) {
-  Generator generator(seed);
-  Tensor<float, 1> values({View<float, 4>(nullptr, shape).size()});
-  generator.normal(values.view());
-  Tensor<Scalar, 4> tensor(shape);
-  std::copy(values.begin(), values.end(), tensor.begin());
-  return tensor;
-}
-
-struct Shape {
-  Index batch, num_heads, num_kv_heads, seq_len_q, seq_len_k, head_dim, value_dim;
-};
-
-std::ostream& operator<<(std::ostream& stream, const Shape& s) {
-  return stream << s.batch << " sequences, " << s.num_heads << " heads over " << s.num_kv_heads
-                << ", " << s.seq_len_q << " queries, " << s.seq_len_k << " keys, head_dim "
-                << s.head_dim << ", value_dim " << s.value_dim;
-}
 
 /// What a backward pass reads.
 template <class Scalar>
@@ -69,23 +48,6 @@ struct Inputs {
     return attention_backward<Scalar>(q, k, v, out, lse, d_out, options).value();
   }
 };
-
-/// Equal bits, where any NaN equals any NaN.
-template <class Scalar>
-bool same(Scalar a, Scalar b) {
-  return std::memcmp(&a, &b, sizeof a) == 0 || (std::isnan(a) && std::isnan(b));
-}
-
-template <class Scalar>
-bool same(const Tensor<Scalar, 4>& a, const Tensor<Scalar, 4>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](Scalar x, Scalar y) { return same(x, y); });
-}
-
-template <class Scalar>
-bool same(const AttentionGradients<Scalar>& a, const AttentionGradients<Scalar>& b) {
-  return same(a.d_q, b.d_q) && same(a.d_k, b.d_k) && same(a.d_v, b.d_v);
-}
 
 /// Calls function(name) with each instruction set that this processor has.
 template <class Function>

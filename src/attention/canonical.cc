@@ -134,7 +134,7 @@ AttentionOutput<Scalar> attention_canonical(View<const Scalar, 4> q, View<const 
             add_block(span, block, first_key, values);
             block.clear();
           }
-          if (done % (key_block * blocks_per_span) == 0 || j + 1 == range.end) {
+          if (done % span_length == 0 || j + 1 == range.end) {
             merge_span(row, std::exchange(span, zero));
           }
         }

@@ -16,8 +16,6 @@ std::size_t bytes_of(Index elements) {
   return static_cast<std::size_t>(elements) * sizeof(Scalar);
 }
 
-Index blocks_of(Index keys) { return (keys + key_block - 1) / key_block; }
-
 /// Multiply-adds below which a call is over before other threads are awake.
 constexpr double serial_work = 1 << 18;
 /// Heads are taken together while their packed keys and values stay below this.

@@ -13,37 +13,10 @@
 #include <vector>
 
 #include "attention/canonical.h"
-#include "headproof/random.h"
+#include "attention/test_tensors.h"
 
 namespace headproof {
 namespace {
-
-template <class Scalar>
-Tensor<Scalar, 4> draw(std::array<Index, 4> shape, std::uint64_t seed) {
-  Generator generator(seed);
-  Tensor<float, 1> values({View<float, 4>(nullptr, shape).size()});
-  generator.normal(values.view());
-  Tensor<Scalar, 4> tensor(shape);
-  std::copy(values.begin(), values.end(), tensor.begin());
-  return tensor;
-}
-
-/// Equal bits, where any NaN equals any NaN.
-template <class Scalar>
-bool same(Scalar a, Scalar b) {
-  return std::memcmp(&a, &b, sizeof a) == 0 || (std::isnan(a) && std::isnan(b));
-}
-
-template <class Scalar>
-bool same(const AttentionOutput<Scalar>& a, const AttentionOutput<Scalar>& b) {
-  const auto equal = [](Scalar x, Scalar y) { return same(x, y); };
-  return std::equal(a.out.begin(), a.out.end(), b.out.begin(), equal) &&
-         std::equal(a.lse.begin(), a.lse.end(), b.lse.begin(), equal);
-}
-
-struct Shape {
-  Index batch, num_heads, num_kv_heads, seq_len_q, seq_len_k, head_dim, value_dim;
-};
 
 // Sizes around the vectors, the group of six rows, the tile of 48, the block of 64 keys and the
 // span of 1,024; primes; both causal corners with rows that see nothing.
@@ -72,9 +45,8 @@ void expect_canonical_bits() {
           const tbb::global_control control(tbb::global_control::max_allowed_parallelism, threads);
           const auto found = attention<Scalar>(q, k, v, options).value();
           EXPECT_TRUE(same(expected, found))
-              << hwy::TargetName(target) << ", " << threads << " threads, " << s.seq_len_q
-              << " queries, " << s.seq_len_k << " keys, head_dim " << s.head_dim << ", value_dim "
-              << s.value_dim << ", causal " << static_cast<int>(causal);
+              << hwy::TargetName(target) << ", " << threads << " threads, " << s << ", causal "
+              << static_cast<int>(causal);
         }
       }
       hwy::SetSupportedTargetsForTest(0);

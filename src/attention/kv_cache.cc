@@ -1,20 +1,15 @@
 #include "headproof/kv_cache.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "attention/check.h"
-#include "attention/float_mode.h"
 #include "attention/fused.h"
 #include "attention/workspace.h"
 
 namespace headproof {
-namespace {
-
-Index blocks_of(Index keys) { return (keys + key_block - 1) / key_block; }
-
-}  // namespace
 
 /// Of each head [blocks][head_dim][key_block] keys and [blocks * key_block][value_width] values.
 template <class Scalar>
@@ -23,10 +18,11 @@ struct KvCache<Scalar>::State {
   std::vector<Index> first_key;
   Index size = 0;
   Index blocks = 0;  ///< that there is room for, in each head
-  std::unique_ptr<Workspace> memory = nullptr;
+  std::optional<Memory> memory = std::nullopt;
 
   Index keys_size() const { return blocks * head_dim * key_block; }
   Index values_size() const { return blocks * key_block * value_width; }
+  Index elements() const { return batch * num_kv_heads * (keys_size() + values_size()); }
   Scalar* keys(Index b, Index h) const {
     return memory->template as<Scalar>() + (b * num_kv_heads + h) * (keys_size() + values_size());
   }
@@ -35,11 +31,8 @@ struct KvCache<Scalar>::State {
   void make_room(Index tokens) {
     const Index wanted = blocks_of(tokens);
     if (wanted <= blocks) return;
-    State larger{batch, num_kv_heads, head_dim, value_dim, value_width, {}, size, wanted, nullptr};
-    larger.memory = std::make_unique<Workspace>(
-        static_cast<std::size_t>(batch * num_kv_heads *
-                                 (larger.keys_size() + larger.values_size())) *
-        sizeof(Scalar));
+    State larger{batch, num_kv_heads, head_dim, value_dim, value_width, {}, size, wanted};
+    larger.memory.emplace(static_cast<std::size_t>(larger.elements()) * sizeof(Scalar));
     if (memory) {
       for (Index b = 0; b < batch; ++b) {
         for (Index h = 0; h < num_kv_heads; ++h) {
@@ -92,6 +85,12 @@ Status KvCache<Scalar>::append(View<const Scalar, 4> k, View<const Scalar, 4> v)
                             data_error({"k", k}), data_error({"v", v})}) {
     if (error) return *error;
   }
+  // Half as much again as is asked for below, in bytes, must not overflow.
+  const double bytes = 1.5 * static_cast<double>(sizeof(Scalar)) *
+                       static_cast<double>(s.batch * s.num_kv_heads) *
+                       static_cast<double>(s.head_dim + s.value_width) *
+                       (static_cast<double>(s.size) + static_cast<double>(added) + key_block);
+  if (bytes > 0x1p62) return Error{"the cache has no room for " + std::to_string(added) + " more"};
   // Growing by halves keeps the moving of what is there to a few copies in all.
   const Index room = s.blocks * key_block;
   if (s.size + added > room) s.make_room(std::max(s.size + added, room + room / 2));

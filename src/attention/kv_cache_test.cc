@@ -6,20 +6,11 @@
 #include <cstring>
 #include <limits>
 
-#include "headproof/random.h"
+#include "attention/test_tensors.h"
+#include "attention/workspace.h"
 
 namespace headproof {
 namespace {
-
-template <class Scalar>
-Tensor<Scalar, 4> draw(std::array<Index, 4> shape, std::uint64_t seed) {
-  Generator generator(seed);
-  Tensor<float, 1> values({View<float, 4>(nullptr, shape).size()});
-  generator.normal(values.view());
-  Tensor<Scalar, 4> tensor(shape);
-  std::copy(values.begin(), values.end(), tensor.begin());
-  return tensor;
-}
 
 /// Tokens first .. first + count - 1.
 template <class Scalar>
@@ -112,6 +103,25 @@ TEST(KvCache, AfterTruncationItGoesOnAsIfTheRestHadNotBeen) {
   ASSERT_TRUE(expected.append(k, k).has_value());
   const auto q = draw<float>({1, 1, 3, 4}, 1);
   expect_same_rows(expected.attend(q, {}).value(), cache.attend(q, {}).value(), 0);
+}
+
+TEST(KvCache, ItsMemoryIsItsOwnAndNotAWorkspaceThatWouldOutliveIt) {
+  const auto k = draw<float>({1, 1, 150, 4}, 2);
+  reset_workspace_peak();
+  KvCache<float> cache(1, 1, 4, 4);
+  ASSERT_TRUE(cache.append(k, k).has_value());
+  EXPECT_EQ(workspace_peak_bytes(), 0U);
+}
+
+TEST(KvCache, MoreTokensThanMemoryCanCountAreRefused) {
+  const float number = 1;
+  const Index many = Index{1} << 58;
+  const View<const float, 4> k(&number, {1, 1, many, 4}, {0, 0, 0, 0});
+  KvCache<float> cache(1, 1, 4, 4);
+  const Status done = cache.append(k, k);
+  ASSERT_FALSE(done.has_value());
+  EXPECT_EQ(done.error().message, "the cache has no room for 288230376151711744 more");
+  EXPECT_EQ(cache.size(), 0);
 }
 
 TEST(KvCache, AnEmptyOneGivesEmptyRows) {

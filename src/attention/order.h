@@ -17,4 +17,7 @@ inline constexpr Index sum_lanes = 16;
 inline constexpr Index blocks_per_span = 16;
 inline constexpr Index span_length = key_block * blocks_per_span;
 
+/// How many blocks hold this many keys.
+constexpr Index blocks_of(Index keys) { return (keys + key_block - 1) / key_block; }
+
 }  // namespace headproof

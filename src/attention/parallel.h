@@ -12,6 +12,16 @@
 #include "attention/float_mode.h"
 #include "headproof/tensor.h"
 
+// The thread sanitizer does not see how oneTBB's threads wait for each other, and would not see a
+// race among its tasks for the false alarms; those of std::thread it does.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define HEADPROOF_SEES_THREADS 1
+#include <thread>
+#include <vector>
+#endif
+#endif
+
 namespace headproof {
 
 /// Calls task(state, i) for i = 0 .. count - 1, each once, in this order but for what runs at the
@@ -30,7 +40,14 @@ void share_out(Index count, bool parallel, const MakeState& make_state, const Ta
   if (threads <= 1) {
     work(0);
   } else {
+#if HEADPROOF_SEES_THREADS
+    std::vector<std::thread> others;
+    for (Index n = 1; n < threads; ++n) others.emplace_back(work, n);
+    work(0);
+    for (std::thread& other : others) other.join();
+#else
     tbb::parallel_for(Index{0}, threads, work, tbb::simple_partitioner());
+#endif
   }
 }
 

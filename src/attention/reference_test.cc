@@ -5,23 +5,12 @@
 #include <limits>
 #include <vector>
 
-#include "headproof/attention.h"
-#include "headproof/random.h"
+#include "attention/test_tensors.h"
 
 namespace headproof {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-
-template <class Scalar>
-Tensor<Scalar, 4> draw(std::array<Index, 4> shape, std::uint64_t seed) {
-  Generator generator(seed);
-  Tensor<float, 1> values({View<float, 4>(nullptr, shape).size()});
-  generator.normal(values.view());
-  Tensor<Scalar, 4> tensor(shape);
-  std::copy(values.begin(), values.end(), tensor.begin());
-  return tensor;
-}
 
 /// q, k, v [1, 1, queries or keys, dim] written out by hand.
 Tensor<double, 4> rows(const std::vector<std::vector<double>>& values) {

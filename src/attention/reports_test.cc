@@ -13,9 +13,8 @@
 #include <vector>
 
 #include "attention/canonical.h"
+#include "attention/test_tensors.h"
 #include "attention/workspace.h"
-#include "headproof/attention.h"
-#include "headproof/random.h"
 
 namespace headproof {
 namespace {
@@ -60,15 +59,6 @@ INSTANTIATE_TEST_SUITE_P(Every, Reports, testing::ValuesIn(implementations),
 
 Tensor4 tensor(std::array<Index, 4> shape, std::initializer_list<float> values) {
   Tensor4 made(shape);
-  std::copy(values.begin(), values.end(), made.begin());
-  return made;
-}
-
-Tensor4 draw(std::array<Index, 4> shape, std::uint64_t seed) {
-  Generator generator(seed);
-  Tensor4 made(shape);
-  Tensor<float, 1> values({made.size()});
-  generator.normal(values.view());
   std::copy(values.begin(), values.end(), made.begin());
   return made;
 }
@@ -145,12 +135,7 @@ void expect_weights(const Tensor4& found, const std::vector<double>& expected) {
 }
 
 /// Equal bits, where any NaN equals any NaN.
-bool same(View4 a, View4 b) {
-  const Tensor4 x(a), y(b);
-  return x.shape() == y.shape() && std::equal(x.begin(), x.end(), y.begin(), [](float s, float t) {
-           return std::memcmp(&s, &t, sizeof s) == 0 || (std::isnan(s) && std::isnan(t));
-         });
-}
+bool same(View4 a, View4 b) { return same(Tensor4(a), Tensor4(b)); }
 
 /// Rows first .. first + count - 1 of every head.
 View4 rows_of(const Tensor4& all, Index first, Index count) {
@@ -187,7 +172,8 @@ struct OneQuery {
 constexpr Index distances[] = {1, 32, 512, 1024};  // 2 to a block, 2 to a span, 1 to a span
 
 TEST_P(Reports, AHeadThatIsMaskedWhollyIsZeroAndLeavesTheOthersAlone) {  // BC003
-  const auto q = draw({1, 3, 5, 1}, 1), k = draw({1, 3, 5, 1}, 2), v = draw({1, 3, 5, 1}, 3);
+  const auto q = draw<float>({1, 3, 5, 1}, 1), k = draw<float>({1, 3, 5, 1}, 2),
+             v = draw<float>({1, 3, 5, 1}, 3);
   const Flags mask({1, 3, 1, 1}, {true, true, false});
   const auto found = attend(q, k, v, {.mask = mask}), without = attend(q, k, v);
   for (Index i = 0; i < 5; ++i) {
@@ -284,8 +270,9 @@ TEST_P(Reports, ChunksThatFollowACacheSeeIt) {  // BC035
 
 TEST_P(Reports, TheFirstRowOfAChunkDoesNotSeeTheOthersWhateverTheHistory) {  // BC037
   for (Index history : {0, 1, 63, 64, 65, 127, 128}) {
-    const auto k = draw({1, 1, history + 5, 8}, 1), v = draw({1, 1, history + 5, 8}, 2);
-    const auto q = draw({1, 1, 5, 8}, 3);
+    const auto k = draw<float>({1, 1, history + 5, 8}, 1),
+               v = draw<float>({1, 1, history + 5, 8}, 2);
+    const auto q = draw<float>({1, 1, 5, 8}, 3);
     auto other_q = q, other_k = k, other_v = v;
     for (Index c = 0; c < 8; ++c) {
       for (Index i = 1; i < 5; ++i) {
@@ -304,8 +291,8 @@ TEST_P(Reports, TheFirstRowOfAChunkDoesNotSeeTheOthersWhateverTheHistory) {  // 
 
 TEST_P(Reports, DecodingInChunksOfAnySizeGivesTheRowsOfThePrefill) {  // BC038
   const Index seq_len = 160;
-  const auto q = draw({1, 1, seq_len, 8}, 1), k = draw({1, 1, seq_len, 8}, 2);
-  const auto v = draw({1, 1, seq_len, 8}, 3);
+  const auto q = draw<float>({1, 1, seq_len, 8}, 1), k = draw<float>({1, 1, seq_len, 8}, 2);
+  const auto v = draw<float>({1, 1, seq_len, 8}, 3);
   const auto whole = attend(q, k, v, causal).out;
   for (Index chunk : {1, 7, 64, 97}) {
     for (Index i = 0; i < seq_len; i += chunk) {
@@ -340,7 +327,8 @@ TEST_P(Reports, AMaskAndTheCausalOneBothHold) {  // BC043
 TEST_P(Reports, ASequencesBitsDoNotDependOnTheRestOfTheBatch) {  // BC051
   for (const auto& [q, k, v] :
        {std::array{base_q, base_k, base_v},
-        std::array{draw({1, 1, 131, 16}, 1), draw({1, 1, 131, 16}, 2), draw({1, 1, 131, 16}, 3)}}) {
+        std::array{draw<float>({1, 1, 131, 16}, 1), draw<float>({1, 1, 131, 16}, 2),
+                   draw<float>({1, 1, 131, 16}, 3)}}) {
     const auto alone = attend(q, k, v, causal).out;
     for (Index batch : {2, 4, 8}) {
       const auto repeated = [batch](const Tensor4& one) {
@@ -407,7 +395,7 @@ TEST_P(Reports, AMaskOfPaddingHidesColumnsNotRows) {  // BC067
 
 TEST_P(Reports, AMaskOfASequenceIsThatOfAllItsHeadsAndOfNoOtherSequence) {  // BC068
   const std::array<Index, 2> lengths = {3, 1};
-  const auto q = draw({2, 2, 1, 4}, 1), k = draw({2, 2, 4, 4}, 2);
+  const auto q = draw<float>({2, 2, 1, 4}, 1), k = draw<float>({2, 2, 4, 4}, 2);
   Tensor4 v({2, 2, 4, 4});
   Flags mask({2, 1, 1, 4});
   for (Index b = 0; b < 2; ++b) {
@@ -611,7 +599,8 @@ TEST_P(Reports, AMaskOfDoublesIsUsedInTheTypeOfTheProblem) {  // BC160
 
 TEST(FusedReports, OutIsTheSameWhetherOrNotLseIsAskedFor) {  // BC003 and BC040
   const Flags mask({1, 3, 1, 1}, {true, true, false});
-  const auto q = draw({1, 3, 5, 1}, 1), k = draw({1, 3, 5, 1}, 2), v = draw({1, 3, 5, 1}, 3);
+  const auto q = draw<float>({1, 3, 5, 1}, 1), k = draw<float>({1, 3, 5, 1}, 2),
+             v = draw<float>({1, 3, 5, 1}, 3);
   const AttentionOptions options{.causal = Causal::top_left, .mask = mask};
   const auto both = attention<float>(q, k, v, options).value();
   Tensor4 out(v.shape());
@@ -622,7 +611,7 @@ TEST(FusedReports, OutIsTheSameWhetherOrNotLseIsAskedFor) {  // BC003 and BC040
 TEST(FusedReports, ABufferOfTheCallerIsWrittenWhereASequenceIsEmptyToo) {  // BC018
   const std::array<Index, 2> lengths = {2, 0};
   const AttentionOptions options{.key_length = {lengths.data(), {2}}};
-  const auto q = draw({2, 1, 2, 2}, 1), k = draw({2, 1, 2, 2}, 2);
+  const auto q = draw<float>({2, 1, 2, 2}, 1), k = draw<float>({2, 1, 2, 2}, 2);
   Tensor4 out({2, 1, 2, 2}), d_q(out.shape()), d_k(out.shape()), d_v(out.shape());
   Tensor<float, 3> lse({2, 1, 2});
   for (Tensor4* buffer : {&out, &d_q, &d_k, &d_v}) std::fill(buffer->begin(), buffer->end(), nan);
@@ -641,7 +630,7 @@ TEST(FusedReports, ABufferOfTheCallerIsWrittenWhereASequenceIsEmptyToo) {  // BC
 
 TEST(FusedReports, MemoryGrowsWithTheLengthNotWithItsSquare) {  // BC050
   const auto extra_bytes = [](Index seq_len) {
-    const auto q = draw({1, 1, seq_len, 4}, 1);
+    const auto q = draw<float>({1, 1, seq_len, 4}, 1);
     reset_workspace_peak();
     const auto forward = attention<float>(q, q, q, causal).value();
     const auto backward = attention_backward<float>(q, q, q, forward.out, forward.lse, q, causal);
@@ -660,7 +649,7 @@ TEST(FusedReports, MemoryGrowsWithTheLengthNotWithItsSquare) {  // BC050
 
 TEST(FusedReports, ThreadsThatComeAndGoBetweenCallsChangeNothing) {  // BC115
   for (Index rows : {2, 700}) {
-    const auto q = draw({1, 2, rows, 16}, 1);
+    const auto q = draw<float>({1, 2, rows, 16}, 1);
     const auto expected = attention_canonical<float>(q, q, q, causal);
     const auto gradients =
         attention_canonical_backward<float>(q, q, q, expected.out, expected.lse, q, causal);

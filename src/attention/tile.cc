@@ -654,10 +654,9 @@ void RunTiles(const Tile<Real>* tiles, Index count, Real* workspace) {
     }
     end = std::max(end, any[t].end);
   }
-  constexpr Index span = key_block * blocks_per_span;
-  for (Index first = 0; first < end; first += span) {
+  for (Index first = 0; first < end; first += span_length) {
     for (Index t = 0; t < count; ++t) {
-      const KeyRange keys{std::max(first, any[t].begin), std::min(first + span, any[t].end)};
+      const KeyRange keys{std::max(first, any[t].begin), std::min(first + span_length, any[t].end)};
       if (keys.begin >= keys.end) continue;
       const State<Real> state = memory.of_tile(kv, t);
       const std::uint64_t rows = Span(d, tiles[t], whole[t], keys, state);

@@ -6,45 +6,35 @@
 #include <bit>
 #include <mutex>
 #include <new>
+#include <optional>
+#include <utility>
 #include <vector>
 
 namespace headproof {
 namespace {
 
-struct Block {
-  void* memory;
-  std::size_t bytes;
-};
-
 constexpr std::size_t huge_page = std::size_t{1} << 21;
+
+std::align_val_t alignment_of(std::size_t bytes) {
+  return std::align_val_t{bytes >= huge_page ? huge_page : 64};
+}
 
 /// Blocks that wait. Sizes are powers of two, so that a block fits many calls.
 class Pool {
  public:
-  Block take(std::size_t bytes) {
-    {
-      const std::lock_guard lock(mutex_);
-      bytes_in_use_ += bytes;
-      most_in_use_ = std::max(most_in_use_, bytes_in_use_);
-      const auto found = std::find_if(blocks_.begin(), blocks_.end(),
-                                      [&](const Block& block) { return block.bytes == bytes; });
-      if (found != blocks_.end()) {
-        const Block block = *found;
-        *found = blocks_.back();
-        blocks_.pop_back();
-        return block;
-      }
-    }
-    const std::size_t alignment = bytes >= huge_page ? huge_page : 64;
-    void* memory = ::operator new (bytes, std::align_val_t{alignment});
-    if (bytes >= huge_page) (void)madvise(memory, bytes, MADV_HUGEPAGE);
-    return {memory, bytes};
+  Memory take(std::size_t bytes) {
+    std::optional<Memory> block = waiting(bytes);
+    if (!block) block.emplace(bytes);
+    const std::lock_guard lock(mutex_);
+    bytes_in_use_ += bytes;
+    most_in_use_ = std::max(most_in_use_, bytes_in_use_);
+    return std::move(*block);
   }
 
-  void give_back(Block block) {
+  void give_back(Memory block) {
     const std::lock_guard lock(mutex_);
-    bytes_in_use_ -= block.bytes;
-    blocks_.push_back(block);
+    bytes_in_use_ -= block.bytes();
+    blocks_.push_back(std::move(block));
   }
 
   std::size_t peak_bytes() {
@@ -58,8 +48,19 @@ class Pool {
   }
 
  private:
+  std::optional<Memory> waiting(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find_if(blocks_.begin(), blocks_.end(),
+                                    [&](const Memory& block) { return block.bytes() == bytes; });
+    if (found == blocks_.end()) return std::nullopt;
+    std::swap(*found, blocks_.back());
+    Memory block = std::move(blocks_.back());
+    blocks_.pop_back();
+    return block;
+  }
+
   std::mutex mutex_;
-  std::vector<Block> blocks_;
+  std::vector<Memory> blocks_;
   std::size_t bytes_in_use_ = 0, most_in_use_ = 0, in_use_at_reset_ = 0;
 };
 
@@ -71,12 +72,26 @@ Pool& pool() {
 
 }  // namespace
 
-Workspace::Workspace(std::size_t bytes)
-    : bytes_(std::bit_ceil(std::max<std::size_t>(bytes, 4096))) {
-  memory_ = pool().take(bytes_).memory;
+Memory::Memory(std::size_t bytes)
+    : bytes_(bytes), start_(::operator new(bytes, alignment_of(bytes))) {
+  if (bytes >= huge_page) (void)madvise(start_, bytes, MADV_HUGEPAGE);
 }
 
-Workspace::~Workspace() { pool().give_back({memory_, bytes_}); }
+Memory::~Memory() { ::operator delete(start_, alignment_of(bytes_)); }
+
+Memory::Memory(Memory&& other) noexcept
+    : bytes_(other.bytes_), start_(std::exchange(other.start_, nullptr)) {}
+
+Memory& Memory::operator=(Memory&& other) noexcept {
+  std::swap(bytes_, other.bytes_);
+  std::swap(start_, other.start_);
+  return *this;
+}
+
+Workspace::Workspace(std::size_t bytes)
+    : memory_(pool().take(std::bit_ceil(std::max<std::size_t>(bytes, 4096)))) {}
+
+Workspace::~Workspace() { pool().give_back(std::move(memory_)); }
 
 std::size_t workspace_peak_bytes() { return pool().peak_bytes(); }
 

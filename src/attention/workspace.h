@@ -1,13 +1,32 @@
-// Memory that outlives a call: first touch of fresh pages is dear, so that they are kept.
+// Memory with few pages; and memory that outlives a call, because first touch of fresh pages is
+// dear.
 #pragma once
 
 #include <cstddef>
 
 namespace headproof {
 
-/// A block of memory, aligned to 64 bytes, that belongs to one task until it goes out of scope and
-/// then waits for the next. Large blocks ask for huge pages. The contents are what the last task
-/// left.
+/// Memory aligned to 64 bytes; where it is large, it asks for huge pages.
+class Memory {
+ public:
+  explicit Memory(std::size_t bytes);
+  ~Memory();
+  Memory(Memory&& other) noexcept;
+  Memory& operator=(Memory&& other) noexcept;
+
+  std::size_t bytes() const { return bytes_; }
+  template <class Scalar>
+  Scalar* as() const {
+    return static_cast<Scalar*>(start_);
+  }
+
+ private:
+  std::size_t bytes_;
+  void* start_;
+};
+
+/// A block of memory that belongs to one task until it goes out of scope and
+/// then waits for the next. The contents are what the last task left.
 class Workspace {
  public:
   explicit Workspace(std::size_t bytes);
@@ -17,12 +36,11 @@ class Workspace {
 
   template <class Scalar>
   Scalar* as() const {
-    return static_cast<Scalar*>(memory_);
+    return memory_.as<Scalar>();
   }
 
  private:
-  void* memory_;
-  std::size_t bytes_;
+  Memory memory_;
 };
 
 /// The most bytes that lay in Workspaces at once since `reset_workspace_peak`, beyond those that

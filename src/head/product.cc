@@ -1,11 +1,9 @@
 #include "head/product.h"
 
-#include <tbb/parallel_for.h>
-
 #include <algorithm>
 #include <optional>
 
-#include "attention/float_mode.h"
+#include "attention/parallel.h"
 #include "attention/workspace.h"
 #include "head/product_tile.h"
 
@@ -21,19 +19,6 @@ constexpr Index tile_columns = 4 * column_group<Real>;
 /// Fewer multiply-adds than this are done sooner by one thread than handed to others: some ten
 /// microseconds of work.
 constexpr double parallel_size = 1 << 20;
-
-/// Calls function(0) .. function(count - 1), in parallel where that pays.
-template <class Function>
-void for_tasks(Index count, bool parallel, const Function& function) {
-  if (parallel) {
-    tbb::parallel_for(Index{0}, count, [&](Index task) {
-      const StandardFloatMode mode;  // a task has the mode of the thread that runs it
-      function(task);
-    });
-  } else {
-    for (Index task = 0; task < count; ++task) function(task);
-  }
-}
 
 constexpr Index round_up(Index n, Index step) { return (n + step - 1) / step * step; }
 
@@ -113,6 +98,7 @@ void product(View<const Real, 2> a, View<const Real, 2> b, View<Real, 2> c, bool
   const double size =
       static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(depth);
   const bool parallel = size >= parallel_size;
+  const auto no_state = [] { return 0; };
   const Index row_tiles = round_up(rows, tile_rows) / tile_rows;
   const Index panels = round_up(columns, width) / width;
   // Panels of b that have whole groups of contiguous columns are read where they are, unless there
@@ -125,11 +111,11 @@ void product(View<const Real, 2> a, View<const Real, 2> b, View<Real, 2> c, bool
   if (direct < panels) {
     space.emplace(static_cast<std::size_t>((panels - direct) * depth * width) * sizeof(Real));
     packed = space->as<Real>();
-    for_tasks(panels - direct, parallel, [&](Index n) {
+    share_out(panels - direct, parallel, no_state, [&](int, Index n) {
       pack(part(b, 1, (direct + n) * width, width), packed + n * depth * width);
     });
   }
-  for_tasks(panels * row_tiles, parallel, [&](Index task) {
+  share_out(panels * row_tiles, parallel, no_state, [&](int, Index task) {
     const Index panel = task / row_tiles, first_row = task % row_tiles * tile_rows;
     const auto a_part = part(a, 0, first_row, tile_rows);
     const auto b_part = part(b, 1, panel * width, width);
