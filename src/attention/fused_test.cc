@@ -290,6 +290,32 @@ TEST(Fused, WhatIsMaskedMayHoldAnything) {
   }
 }
 
+TEST(Fused, WhatAMaskForbidsMayHoldAnythingAndMayBeAll) {
+  constexpr Index n = 100, bad = 70, empty = 20;
+  const auto q = draw<float>({1, 1, n, 8}, 1), k = draw<float>({1, 1, n, 8}, 2);
+  const Booleans booleans({1, 1, n, n});
+  Tensor<float, 4> numbers({1, 1, n, n});
+  for (Index i = 0; i < n; ++i) {
+    for (Index j = 0; j < n; ++j) {
+      const bool open = i != empty && j != bad;
+      booleans.view()(0, 0, i, j) = open;
+      numbers(0, 0, i, j) = open ? 0 : -std::numeric_limits<float>::infinity();
+    }
+  }
+  for (const Mask& mask :
+       {Mask(View<const bool, 4>(booleans.view())), Mask(View<const float, 4>(numbers.view()))}) {
+    const auto clean = attention<float>(q, k, k, {.mask = mask}).value();
+    EXPECT_EQ(clean.out(0, 0, empty, 0), 0);
+    EXPECT_EQ(clean.lse(0, 0, empty), -std::numeric_limits<float>::infinity());
+    for (float poison : {std::nanf(""), std::numeric_limits<float>::infinity(), 1e38F}) {
+      auto poisoned = k;
+      for (Index c = 0; c < 8; ++c) poisoned(0, 0, bad, c) = poison;
+      EXPECT_TRUE(same(clean, attention<float>(q, poisoned, poisoned, {.mask = mask}).value()))
+          << poison;
+    }
+  }
+}
+
 TEST(Fused, BadAllowedLogitsShowAsInTheDefinition) {
   for (float bad : {std::nanf(""), std::numeric_limits<float>::infinity(),
                     -std::numeric_limits<float>::infinity()}) {
@@ -307,7 +333,8 @@ TEST(Fused, BadAllowedLogitsShowAsInTheDefinition) {
 }
 
 TEST(Fused, TheCallersRoundingModeAndFlushToZeroDoNotMatter) {
-  const auto q = draw<float>({1, 1, 80, 16}, 1), k = draw<float>({1, 1, 80, 16}, 2);
+  // 1 / sqrt(12) has to be rounded, too.
+  const auto q = draw<float>({1, 1, 80, 12}, 1), k = draw<float>({1, 1, 80, 12}, 2);
   const auto expected = attention<float>(q, k, k).value();
   std::fesetround(FE_UPWARD);
 #if defined(__SSE__)

@@ -503,7 +503,6 @@ HWY_INLINE void Block(D d, const Tile<Real>& tile, const State<Real>& state, con
     const GroupBlock& group = block.groups[g];
     if (group.seen == 0) continue;
     for (Index r = group.begin; r < group.end; ++r) {
-      if (block.allowed[r] == 0) state.rescales[r] = 1;
       Weights(d, block.allowed[r], BitWidth(group.seen), state.shifts[r], state.rescales[r],
               state.s + r * key_block, state.lanes + r * sum_lanes);
     }
