@@ -127,11 +127,11 @@ class Tensor {
   /// A dense copy of any view.
   explicit Tensor(View<const T, Rank> view) : shape_(view.shape) {
     values_.reserve(static_cast<std::size_t>(view.size()));
-    view.for_each([this](const T& value) { values_.push_back(value); });
+    view.for_each([this](const T& value) { values_.push_back(Element{value}); });
   }
 
-  View<T, Rank> view() { return {values_.data(), shape_}; }
-  View<const T, Rank> view() const { return {values_.data(), shape_}; }
+  View<T, Rank> view() { return {data(), shape_}; }
+  View<const T, Rank> view() const { return {data(), shape_}; }
   operator View<const T, Rank>() const { return view(); }  // NOLINT(google-explicit-constructor)
 
   template <class... Indices>
@@ -147,16 +147,21 @@ class Tensor {
 
   const std::array<Index, Rank>& shape() const { return shape_; }
   Index size() const { return static_cast<Index>(values_.size()); }
-  T* data() { return values_.data(); }
-  const T* data() const { return values_.data(); }
-  auto begin() { return values_.begin(); }
-  auto end() { return values_.end(); }
-  auto begin() const { return values_.begin(); }
-  auto end() const { return values_.end(); }
+  T* data() { return reinterpret_cast<T*>(values_.data()); }
+  const T* data() const { return reinterpret_cast<const T*>(values_.data()); }
+  T* begin() { return data(); }
+  T* end() { return data() + size(); }
+  const T* begin() const { return data(); }
+  const T* end() const { return data() + size(); }
 
  private:
+  struct Bool {  // because std::vector<bool> packs bits
+    bool value;
+  };
+  using Element = std::conditional_t<std::is_same_v<T, bool>, Bool, T>;
+
   std::array<Index, Rank> shape_{};
-  std::vector<T, AlignedAllocator<T>> values_;
+  std::vector<Element, AlignedAllocator<Element>> values_;
 };
 
 }  // namespace headproof

@@ -1,0 +1,97 @@
+// The checker: asks an implementation of attention questions that theorems give rise to, and says
+// which theorem it breaks, with the smallest counterexample that it finds.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headproof/attention_subject.h"
+#include "headproof/theorems.h"
+
+namespace headproof {
+
+/// Where right implementations differ. An empty text: not found out, because the subject does not
+/// offer what it takes.
+struct Conventions {
+  std::string corner;              ///< "top_left" or "bottom_right", where seq_len_q != seq_len_k
+  std::string empty_row;           ///< "zero", "nan", "mean_of_values": a query that may see no key
+  std::string scale;               ///< "1/sqrt(head_dim)", or the number found
+  std::string mask_true;           ///< "may_attend" or "masked"
+  std::string softcap_order;       ///< "before_mask" or "after_mask"
+  std::string kv_map;              ///< "grouped" (h / group) or "tiled" (h % num_kv_heads)
+  std::string window_counts_self;  ///< "yes" or "no"
+  std::string nan_policy;          ///< "propagates" or "hides": a NaN that a query may see
+  std::string lse_base;            ///< "e" or "2"
+  /// Each "holds" or "differs": determinism, threads, batch, prefix, decode.
+  std::map<std::string, std::string> bitwise;
+};
+
+/// A family of inputs, and why it exists.
+struct Regime {
+  std::string_view name, why;
+};
+const std::vector<Regime>& regimes();
+
+struct CheckOptions {
+  std::vector<std::string> theorems;  ///< ids; empty: all
+  std::vector<std::string> regimes;   ///< names; empty: all
+  std::uint64_t seed = 0;
+  double seconds = 8;    ///< what it may take in all, the first call not counted
+  int case_number = -1;  ///< only this case of each theorem; below 0: all
+  int cases = 64;        ///< of each theorem
+  std::map<std::string, std::string> expect;  ///< a convention and the value that it must have
+  bool identify_only = false;
+  bool require_bitwise = false;  ///< bitwise claims that differ are violations
+  /// How a person runs the same check: "headproof check ./mine.so"; the replay lines begin so.
+  std::string command;
+  /// Called before each theorem with its id and the share of them that is done.
+  std::function<void(std::string_view id, double share)> progress;
+};
+
+/// The smallest problem found on which the subject breaks a theorem.
+struct Counterexample {
+  AttentionProblem problem;
+  AttentionReply reply;                     ///< what came out of it
+  Tensor<double, 4> out;                    ///< what should have
+  Tensor<double, 4> A;                      ///< the weights that the definition gives
+  std::optional<Tensor<double, 4>> A_used;  ///< those that the subject uses, where they show
+  std::string note;                         ///< where and how, in a sentence
+  std::string regime;
+  std::string replay;  ///< one command line
+};
+
+/// What became of one theorem.
+struct TheoremReport {
+  std::string id, title, statement;
+  Claim claim = Claim::exact;
+  Outcome outcome = Outcome::holds;
+  double used = 0;                ///< the largest share of its bound that an error used
+  int cases = 0;                  ///< problems that were tried
+  std::string why;                ///< for other outcomes than holds and violated: one sentence
+  std::vector<Finding> findings;  ///< of the counterexample, or of all cases together
+  std::optional<Counterexample> counterexample;
+  bool expected = false;  ///< listed as known
+};
+
+struct Report {
+  std::string subject;
+  Domain domain;
+  Conventions conventions;
+  std::vector<TheoremReport> theorems;
+  std::uint64_t seed = 0;
+  double seconds = 0;
+
+  /// 0 when nothing gates, 1 when a theorem that gates is violated, 3 when the subject failed.
+  int exit_code() const;
+  /// Everything for a person to read.
+  std::string text() const;
+};
+
+/// Finds out what the subject accepts and follows, then checks it against the theorems.
+Report check(AttentionSubject& subject, const CheckOptions& options = {});
+
+}  // namespace headproof

@@ -1,0 +1,49 @@
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "theorems/attention_results.h"
+
+namespace headproof {
+
+const std::vector<AttentionTheorem>& attention_theorems() {
+  static const std::vector<AttentionTheorem> all = {
+      attention_prop_5_1(),
+      num_accuracy(),
+  };
+  return all;
+}
+
+std::string place(Index b, Index h, Index i, Index c) {
+  return "batch " + std::to_string(b) + ", head " + std::to_string(h) + ", query " +
+         std::to_string(i) + ", channel " + std::to_string(c);
+}
+
+void compare_out(Checked& claim, const AttentionAnswer& got, const AttentionOracle& oracle,
+                 const Conventions& conventions) {
+  const auto [batch, heads, rows, channels] = got.out.shape();
+  const Index keys = oracle.allowed().shape()[3];
+  for (Index b = 0; b < batch; ++b) {
+    for (Index h = 0; h < heads; ++h) {
+      for (Index i = 0; i < rows; ++i) {
+        bool empty = true;
+        for (Index j = 0; j < keys && empty; ++j) empty = !oracle.allowed(b, h, i, j);
+        if (empty && !conventions.empty_row.empty() && conventions.empty_row != "zero") continue;
+        for (Index c = 0; c < channels; ++c) {
+          const double expected = oracle.stages.out(b, h, i, c), value = got.out(b, h, i, c);
+          const auto describe = [&] {
+            return place(b, h, i, c) + ": " + number(value) + ", the definition gives " +
+                   number(expected);
+          };
+          if (std::isfinite(expected)) {
+            claim.within(std::fabs(value - expected), oracle.out_error(b, h, i, c), describe);
+          } else {
+            claim.require(!std::isfinite(value), describe);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace headproof
