@@ -138,8 +138,9 @@ class Shrinker {
       : best_(std::move(problem)), domain_(domain), calls_(calls), fails_(fails) {}
 
   AttentionProblem run() {
+    values(1);
     shapes();
-    values();
+    values(most_parts);
     shapes();  // with simple values, more may turn out to be unnecessary
     return std::move(best_);
   }
@@ -198,44 +199,53 @@ class Shrinker {
     return smaller;
   }
 
-  void values() {
+  /// Simpler values, in at most so many parts of each tensor.
+  void values(Index parts) {
     for (auto member : {&AttentionProblem::q, &AttentionProblem::k, &AttentionProblem::v}) {
-      simplify([member](AttentionProblem& p) -> Tensor<float, 4>* { return &(p.*member); });
+      simplify([member](AttentionProblem& p) { return &(p.*member); }, parts);
     }
     for (auto member : {&AttentionProblem::bias, &AttentionProblem::d_out}) {
-      simplify([member](AttentionProblem& p) { return p.*member ? &*(p.*member) : nullptr; });
+      simplify([member](AttentionProblem& p) { return p.*member ? &*(p.*member) : nullptr; },
+               parts);
     }
   }
 
   template <class Of>
-  void simplify(Of&& of) {
-    if (of(best_) == nullptr) return;
-    const auto every = [&](auto&& change) {
-      AttentionProblem candidate = best_;
-      bool changed = false;
-      for (float& value : *of(candidate)) {
-        const float simple = rounded(change(value), domain_.dtype);
-        changed |= !(simple == value) && !std::isnan(value);
-        if (!std::isnan(value)) value = simple;
-      }
-      return changed && accept(std::move(candidate));
+  void simplify(Of&& of, Index parts) {
+    if (of(best_) == nullptr || of(best_)->size() == 0) return;
+    // What a value becomes; 0 instead of -0, which would be read as a part of the fault.
+    const std::function<float(float)> steps[] = {
+        [](float) { return 0.0F; },
+        [](float) { return 1.0F; },
+        [](float value) { return std::nearbyint(value) + 0.0F; },
+        [](float value) { return std::nearbyint(4 * value) / 4 + 0.0F; },
     };
-    if (every([](float) { return 0.0F; }) || every([](float) { return 1.0F; })) return;
-    if (!every([](float value) { return std::nearbyint(value); })) {
-      every([](float value) { return std::nearbyint(4 * value) / 4; });
-    }
-    constexpr Index few = 64;
-    const Index size = of(best_)->size();
-    for (Index at = 0; at < std::min(size, few) && calls_ > 0; ++at) {
-      const float now = of(best_)->data()[at];
-      for (float simple : {0.0F, 1.0F, -1.0F, std::nearbyint(now), std::nearbyint(2 * now) / 2}) {
-        if (simple == now) break;
-        AttentionProblem candidate = best_;
-        of(candidate)->data()[at] = rounded(simple, domain_.dtype);
-        if (accept(std::move(candidate))) break;
+    for (const auto& step : steps) {
+      // All values at once, then halves, and so on, as with shapes.
+      const Index size = of(best_)->size();
+      for (Index chunk = size; chunk > 0 && calls_ > 0; chunk /= 2) {
+        if (size / chunk > parts) break;
+        for (Index first = 0; first < size; first += chunk) {
+          AttentionProblem candidate = best_;
+          float* values = of(candidate)->data();
+          bool changed = false;
+          for (Index at = first; at < std::min(size, first + chunk); ++at) {
+            // NaN and infinity are what the problem is about.
+            if (!std::isfinite(values[at]) || simple(values[at]) ||
+                values[at] == step(values[at])) {
+              continue;
+            }
+            values[at] = rounded(step(values[at]), domain_.dtype);
+            changed = true;
+          }
+          if (changed) accept(std::move(candidate));
+        }
       }
     }
   }
+
+  static bool simple(float value) { return value == 0 || value == 1; }
+  static constexpr Index most_parts = 64;
 
   AttentionProblem best_;
   const Domain& domain_;
