@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -15,8 +16,22 @@ namespace headproof {
 /// Sizes, strides and positions; signed and 64 bits wide, so that no product of sizes wraps.
 using Index = std::int64_t;
 
+/// A std::mdspan, or a type like it, that a View<T, Rank> can show: elements in memory, each where
+/// its indices times the strides say. Needs no <mdspan>.
+template <class M, class T, std::size_t Rank>
+concept MdspanOf = requires(const M& span, std::size_t axis) {
+  requires(Rank > 0 && M::rank() == Rank && M::is_always_strided());
+  // An accessor that returns values of its own, such as scaled ones, has no elements to show.
+  requires std::is_same_v<typename M::reference, typename M::element_type&>;
+  requires std::is_convertible_v<typename M::element_type(*)[], T(*)[]>;
+  { span.data_handle() } -> std::convertible_to<T*>;
+  { span.extents().extent(axis) } -> std::integral;
+  { span.stride(axis) } -> std::integral;
+};
+
 /// A non-owning view of `Rank` axes; `strides` count elements and may be any number, 0 included.
-/// `View<const T, Rank>` promises not to write.
+/// `View<const T, Rank>` promises not to write. A std::mdspan with the layout layout_right,
+/// layout_left or layout_stride converts to it.
 template <class T, std::size_t Rank>
 struct View {
   T* data = nullptr;
@@ -39,6 +54,13 @@ struct View {
   requires(std::is_same_v<const U, T>)
       View(const View<U, Rank>& other)  // NOLINT(google-explicit-constructor)
       : data(other.data), shape(other.shape), strides(other.strides) {}
+  template <MdspanOf<T, Rank> M>
+  View(const M& span) : data(span.data_handle()) {  // NOLINT(google-explicit-constructor)
+    for (std::size_t axis = 0; axis < Rank; ++axis) {
+      shape[axis] = static_cast<Index>(span.extents().extent(axis));
+      strides[axis] = static_cast<Index>(span.stride(axis));
+    }
+  }
 
   /// The element at a position, one index an axis; no bounds check.
   template <class... Indices>

@@ -110,6 +110,56 @@ TEST(View, OneThatWritesConvertsToOneThatDoesNotButNotBack) {
   EXPECT_EQ(elements(view), (Ints{0, 3, 1, 4, 2, 5}));
 }
 
+/// What a View asks of a std::mdspan, with its names, for standard libraries that have none.
+template <class T, std::size_t Rank, class Reference = T&, bool strided = true>
+struct Mdspan {
+  struct Extents {
+    std::array<unsigned, Rank> sizes;
+    unsigned extent(std::size_t axis) const { return sizes[axis]; }
+  };
+  using element_type = T;
+  using reference = Reference;
+  static constexpr std::size_t rank() { return Rank; }
+  static constexpr bool is_always_strided() { return strided; }
+  T* data_handle() const { return first; }
+  const Extents& extents() const { return shape; }
+  unsigned stride(std::size_t axis) const { return strides[axis]; }
+
+  T* first;
+  Extents shape;
+  std::array<unsigned, Rank> strides;
+};
+
+TEST(View, AnMdspanOfAnyStridesConverts) {
+  Ints numbers(24);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const Mdspan<int, 2> right{numbers.data(), {{2, 3}}, {3, 1}};
+  const Mdspan<int, 2> left{numbers.data(), {{2, 3}}, {1, 2}};
+  const Mdspan<int, 3> stride{numbers.data() + 1, {{2, 1, 3}}, {12, 5, 4}};
+  EXPECT_EQ(elements(View<int, 2>(right)), (Ints{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(elements(View<int, 2>(left)), (Ints{0, 2, 4, 1, 3, 5}));
+  EXPECT_EQ(elements(View<int, 3>(stride)), (Ints{1, 5, 9, 13, 17, 21}));
+  const View<int, 3> view = stride;
+  EXPECT_EQ(view.shape, (std::array<Index, 3>{2, 1, 3}));
+  EXPECT_EQ(view.strides, (std::array<Index, 3>{12, 5, 4}));
+  EXPECT_EQ(view.data, numbers.data() + 1);
+}
+
+TEST(View, OnlyAnMdspanOfTheSameElementsAndRankConverts) {
+  const auto converts = []<class M>(M) {  // to a view that may write, and to one that may not
+    return std::array{std::is_convertible_v<M, View<float, 2>>,
+                      std::is_convertible_v<M, View<const float, 2>>};
+  };
+  using Answers = std::array<bool, 2>;
+  EXPECT_EQ(converts(Mdspan<float, 2>()), (Answers{true, true}));
+  EXPECT_EQ(converts(Mdspan<const float, 2>()), (Answers{false, true}));
+  EXPECT_EQ(converts(Mdspan<double, 2>()), (Answers{false, false}));
+  EXPECT_EQ(converts(Mdspan<float, 3>()), (Answers{false, false}));
+  // Elements that are computed when they are read, and a layout without strides.
+  EXPECT_EQ(converts(Mdspan<float, 2, float>()), (Answers{false, false}));
+  EXPECT_EQ(converts(Mdspan<float, 2, float&, false>()), (Answers{false, false}));
+}
+
 TEST(Tensor, NewElementsAreZeroAndAligned) {
   for (const Index size : {1, 3, 17, 1000}) {
     const Tensor<double, 1> tensor({size});
