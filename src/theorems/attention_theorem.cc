@@ -13,11 +13,49 @@ bool same_bits(double a, double b) {
          std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
 }
 
+namespace {
+
+/// How many things a problem asks for at once beyond plain attention. Each is probed alone.
+int extras(const AttentionProblem& p, const Domain& domain) {
+  const auto broadcast = [&](const auto& mask) {
+    return mask && mask->shape() != std::array<Index, 4>{1, 1, p.seq_len_q(), p.seq_len_k()};
+  };
+  const bool list[] = {p.causal != Causal::none && domain.features.has(Feature::non_causal),
+                       p.seq_len_q() != p.seq_len_k(),
+                       p.num_heads() != p.num_kv_heads(),
+                       p.head_dim() != p.value_dim(),
+                       p.scale.has_value(),
+                       p.query_offset.has_value(),
+                       p.window.has_value(),
+                       p.softcap != 0,
+                       p.mask.has_value(),
+                       p.bias.has_value(),
+                       broadcast(p.mask),
+                       broadcast(p.bias),
+                       !p.key_length.empty(),
+                       p.threads != 0,
+                       p.strided,
+                       p.decode,
+                       p.want_lse,
+                       p.want_weights,
+                       p.d_out.has_value()};
+  const bool zero = p.q.size() == 0 || p.k.size() == 0 || p.v.size() == 0;
+  return static_cast<int>(std::count(std::begin(list), std::end(list), true)) + (zero ? 2 : 0);
+}
+
+}  // namespace
+
 AttentionReply Asker::reply(const AttentionProblem& problem) {
   ++calls_;
   AttentionReply reply = subject_.attend(problem);
+  if (auto* refusal = std::get_if<Refusal>(&reply)) {
+    // Each option was accepted alone; not all of them go together.
+    if (refusal->kind == Refusal::Kind::failed && extras(problem, domain) > 1) {
+      refusal->kind = Refusal::Kind::unsupported;
+    }
+    return reply;
+  }
   const auto* answer = std::get_if<AttentionAnswer>(&reply);
-  if (answer == nullptr) return reply;
   const auto wrong = [](std::string_view what) {
     return Refusal{Refusal::Kind::failed, std::string(what)};
   };
