@@ -10,6 +10,7 @@
 #include "headproof/attention_subject.h"
 #include "headproof/check.h"
 #include "headproof/random.h"
+#include "subjects/rounded.h"
 #include "theorems/findings.h"
 
 namespace headproof {
@@ -80,9 +81,6 @@ class Draw {
   /// causal or not, whichever the subject accepts, either where it accepts both.
   bool either_causal();
 };
-
-/// The nearest number that the dtype represents.
-float rounded(float value, Dtype dtype);
 
 /// One theorem about a black box.
 struct AttentionTheorem {
