@@ -154,6 +154,37 @@ class Shrinker {
     return true;
   }
 
+  /// Asks for less: each option that the fault does without goes.
+  void options() {
+    drop(&AttentionProblem::d_out);
+    drop(&AttentionProblem::want_lse);
+    drop(&AttentionProblem::want_weights);
+    drop(&AttentionProblem::strided);
+    drop(&AttentionProblem::threads);
+    drop(&AttentionProblem::decode);
+    drop(&AttentionProblem::mask);
+    drop(&AttentionProblem::bias);
+    drop(&AttentionProblem::window);
+    drop(&AttentionProblem::query_offset);
+    drop(&AttentionProblem::scale);
+    drop(&AttentionProblem::softcap);
+    drop(&AttentionProblem::key_length);
+    if (domain_.features.has(Feature::non_causal)) drop(&AttentionProblem::causal);
+  }
+
+  template <class Option>
+  static bool asked(const Option& option) {
+    return static_cast<bool>(option);
+  }
+  static bool asked(const std::vector<Index>& key_length) { return !key_length.empty(); }
+
+  template <class Option>
+  void drop(Option AttentionProblem::*option) {
+    AttentionProblem candidate = best_;
+    candidate.*option = Option();
+    if (asked(best_.*option)) accept(std::move(candidate));
+  }
+
   void shapes() {
     for (bool smaller = true; smaller && calls_ > 0;) {
       smaller = false;

@@ -136,26 +136,18 @@ std::vector<AttentionMutant> mutants_of_loops() {
                 problem.v.data()[at] = right.data()[from % right.size()];
               }
             }}},
-      {{"decode-forgets",
-        "decoding sees the last two keys only",
-        {"num-options", "num-decode-equals-prefill"}},
+      {{"decode-forgets", "decoding sees the last two keys only", {"num-decode"}},
        {.mask = seen_where(
             [](const Row& row, Index j) { return !row.problem.decode || j + 1 >= row.position; })}},
-      {{"decode-without-window",
-        "decoding ignores the window",
-        {"num-window", "num-options", "num-decode-equals-prefill"}},
+      {{"decode-without-window", "decoding ignores the window", {"num-decode"}},
        {.prepare =
             [](AttentionProblem& problem) {
               if (problem.decode) problem.window.reset();
             }}},
-      {{"decode-from-position-0",
-        "decoding counts queries from the first key",
-        {"num-options", "num-decode-equals-prefill"}},
-       {.place =
-            [](Row& row) {
-              plain::place(row);
-              if (row.problem.decode) row.position = row.i;
-            }}},
+      {{"decode-one-behind", "decoding does not see the key that was just added", {"num-decode"}},
+       {.mask = seen_where([](const Row& row, Index j) {
+          return !row.problem.decode || j < std::max<Index>(1, row.position);
+        })}},
       {{"splits-by-batch",
         "a row's sum is split by the size of the batch",
         {"num-batch-invariance"},

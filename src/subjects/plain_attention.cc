@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace headproof {
@@ -49,9 +50,9 @@ void mask(Row& row) {
 
 void score(Row& row) {
   for (Index j = 0; j < row.seq_len_k(); ++j) {
-    float dot = 0;
-    for (Index c = 0; c < row.problem.head_dim(); ++c) dot += row.q(c) * row.k(j, c);
-    row.scores(j) = row.scale * dot;
+    const float* const q = row.problem.q[row.b][row.h][row.i].data;
+    const float* const k = row.problem.k[row.b][row.kv_head][j].data;
+    row.scores(j) = row.scale * std::inner_product(q, q + row.problem.head_dim(), k, 0.0F);
   }
 }
 
@@ -136,14 +137,15 @@ void online_softmax(Row& row, Index block, bool rescale) {
 }
 
 void combine_in_parts(Row& row, Index parts) {
-  for (Index c = 0; c < row.problem.value_dim(); ++c) {
-    for (Index part = 0; part < parts; ++part) {
-      float sum = 0;
-      for (Index j = part; j < row.seq_len_k(); j += parts) {
-        if (row.allowed(j)) sum += row.weights(j) * row.v(j, c);
-      }
-      row.out(c) += sum;
+  for (Index part = 0; part < parts; ++part) {
+    Tensor<float, 1> sums({row.problem.value_dim()});
+    for (Index j = part; j < row.seq_len_k(); j += parts) {
+      if (!row.allowed(j)) continue;
+      const float weight = row.weights(j);
+      const float* const v = row.problem.v[row.b][row.kv_head][j].data;
+      for (Index c = 0; c < sums.size(); ++c) sums.data()[c] += weight * v[c];
     }
+    for (Index c = 0; c < sums.size(); ++c) row.out(c) += sums(c);
   }
 }
 

@@ -8,15 +8,57 @@ namespace headproof {
 
 const std::vector<AttentionTheorem>& attention_theorems() {
   static const std::vector<AttentionTheorem> all = {
+      attention_prop_3_1(),
+      attention_cor_3_2(),
+      attention_cor_3_3(),
       attention_prop_5_1(),
+      attention_lemma_4_5(),
+      attention_ex_4(),
+      attention_thm_6_1(),
+      attention_cor_6_2(),
+      attention_sec_4_5(),
+      attention_ex_7(),
       num_accuracy(),
+      num_shift_invariance(),
+      num_linearity_in_v(),
+      num_key_permutation(),
+      num_head_independence(),
+      num_poison(),
+      num_nan_visible(),
+      num_extreme_scores(),
+      num_empty_rows(),
+      num_zero_sizes(),
+      num_strides(),
+      num_inputs_untouched(),
+      num_history(),
+      num_options(),
+      num_grouped_heads(),
+      num_window(),
+      num_softcap(),
+      num_mask(),
+      num_lse(),
+      num_gradient(),
+      num_decode(),
+      num_determinism(),
+      num_thread_invariance(),
+      num_batch_invariance(),
+      num_prefix(),
+      num_decode_equals_prefill(),
   };
   return all;
 }
 
-std::string place(Index b, Index h, Index i, Index c) {
+std::string row_place(Index b, Index h, Index i) {
   return "batch " + std::to_string(b) + ", head " + std::to_string(h) + ", query " +
-         std::to_string(i) + ", channel " + std::to_string(c);
+         std::to_string(i);
+}
+
+std::string weight_place(Index b, Index h, Index i, Index j) {
+  return row_place(b, h, i) + ", key " + std::to_string(j);
+}
+
+std::string place(Index b, Index h, Index i, Index c) {
+  return row_place(b, h, i) + ", channel " + std::to_string(c);
 }
 
 void compare_out(Checked& claim, const AttentionAnswer& got, const AttentionOracle& oracle,
@@ -28,7 +70,7 @@ void compare_out(Checked& claim, const AttentionAnswer& got, const AttentionOrac
       for (Index i = 0; i < rows; ++i) {
         bool empty = true;
         for (Index j = 0; j < keys && empty; ++j) empty = !oracle.allowed(b, h, i, j);
-        if (empty && !conventions.empty_row.empty() && conventions.empty_row != "zero") continue;
+        if (empty && conventions.empty_row != "zero") continue;
         for (Index c = 0; c < channels; ++c) {
           const double expected = oracle.stages.out(b, h, i, c), value = got.out(b, h, i, c);
           const auto describe = [&] {

@@ -6,8 +6,45 @@
 
 namespace headproof {
 
+// The lecture's, in its order.
+AttentionTheorem attention_prop_3_1();
+AttentionTheorem attention_cor_3_2();
+AttentionTheorem attention_cor_3_3();
 AttentionTheorem attention_prop_5_1();
+AttentionTheorem attention_lemma_4_5();
+AttentionTheorem attention_ex_4();
+AttentionTheorem attention_thm_6_1();
+AttentionTheorem attention_cor_6_2();
+AttentionTheorem attention_sec_4_5();
+AttentionTheorem attention_ex_7();
+
+// What rounding allows, and the bits.
 AttentionTheorem num_accuracy();
+AttentionTheorem num_shift_invariance();
+AttentionTheorem num_linearity_in_v();
+AttentionTheorem num_key_permutation();
+AttentionTheorem num_head_independence();
+AttentionTheorem num_poison();
+AttentionTheorem num_nan_visible();
+AttentionTheorem num_extreme_scores();
+AttentionTheorem num_empty_rows();
+AttentionTheorem num_zero_sizes();
+AttentionTheorem num_strides();
+AttentionTheorem num_inputs_untouched();
+AttentionTheorem num_history();
+AttentionTheorem num_options();
+AttentionTheorem num_grouped_heads();
+AttentionTheorem num_window();
+AttentionTheorem num_softcap();
+AttentionTheorem num_mask();
+AttentionTheorem num_lse();
+AttentionTheorem num_gradient();
+AttentionTheorem num_decode();
+AttentionTheorem num_determinism();
+AttentionTheorem num_thread_invariance();
+AttentionTheorem num_batch_invariance();
+AttentionTheorem num_prefix();
+AttentionTheorem num_decode_equals_prefill();
 
 /// Each element of `got` against the oracle's out within its bound; where the definition gives NaN
 /// or an infinity, `got` must not be finite. Rows without an allowed key are left out unless the
@@ -15,7 +52,9 @@ AttentionTheorem num_accuracy();
 void compare_out(Checked& claim, const AttentionAnswer& got, const AttentionOracle& oracle,
                  const Conventions& conventions);
 
-/// "batch 0, head 1, query 2, channel 3".
+/// "batch 0, head 1, query 2", and with ", key 3" or ", channel 3" behind it.
+std::string row_place(Index b, Index h, Index i);
+std::string weight_place(Index b, Index h, Index i, Index j);
 std::string place(Index b, Index h, Index i, Index c);
 
 }  // namespace headproof

@@ -13,11 +13,49 @@ bool same_bits(double a, double b) {
          std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
 }
 
+namespace {
+
+/// How many things a problem asks for at once beyond plain attention. Each is probed alone.
+int extras(const AttentionProblem& p, const Domain& domain) {
+  const auto broadcast = [&](const auto& mask) {
+    return mask && mask->shape() != std::array<Index, 4>{1, 1, p.seq_len_q(), p.seq_len_k()};
+  };
+  const bool list[] = {p.causal != Causal::none && domain.features.has(Feature::non_causal),
+                       p.seq_len_q() != p.seq_len_k(),
+                       p.num_heads() != p.num_kv_heads(),
+                       p.head_dim() != p.value_dim(),
+                       p.scale.has_value(),
+                       p.query_offset.has_value(),
+                       p.window.has_value(),
+                       p.softcap != 0,
+                       p.mask.has_value(),
+                       p.bias.has_value(),
+                       broadcast(p.mask),
+                       broadcast(p.bias),
+                       !p.key_length.empty(),
+                       p.threads != 0,
+                       p.strided,
+                       p.decode,
+                       p.want_lse,
+                       p.want_weights,
+                       p.d_out.has_value()};
+  const bool zero = p.q.size() == 0 || p.k.size() == 0 || p.v.size() == 0;
+  return static_cast<int>(std::count(std::begin(list), std::end(list), true)) + (zero ? 2 : 0);
+}
+
+}  // namespace
+
 AttentionReply Asker::reply(const AttentionProblem& problem) {
   ++calls_;
   AttentionReply reply = subject_.attend(problem);
+  if (auto* refusal = std::get_if<Refusal>(&reply)) {
+    // Each option was accepted alone; not all of them go together.
+    if (refusal->kind == Refusal::Kind::failed && extras(problem, domain) > 1) {
+      refusal->kind = Refusal::Kind::unsupported;
+    }
+    return reply;
+  }
   const auto* answer = std::get_if<AttentionAnswer>(&reply);
-  if (answer == nullptr) return reply;
   const auto wrong = [](std::string_view what) {
     return Refusal{Refusal::Kind::failed, std::string(what)};
   };
@@ -80,22 +118,21 @@ Index multiple_near(Index about, Index multiple) {
   return std::max(multiple, (about + multiple / 2) / multiple * multiple);
 }
 
-/// A head_dim that the domain accepts: the smallest not below `about`, else the largest.
-Index accepted_dim(const Domain& domain, Index about) {
-  if (domain.head_dims.empty()) return about;
-  Index best = 0;
-  for (Index dim : domain.head_dims) {
-    if (dim >= about && (best < about || dim < best)) best = dim;
-    if (dim < about && dim > best) best = dim;
-  }
-  return best;
-}
-
 }  // namespace
 
 Index Draw::length(Index about) const {
   const Index multiple = domain.length_multiple;
   return std::min(multiple_near(about, multiple), domain.max_length / multiple * multiple);
+}
+
+Index Draw::dim(Index about) const {
+  if (domain.head_dims.empty()) return about;
+  Index best = 0;
+  for (Index accepted : domain.head_dims) {
+    if (accepted >= about && (best < about || accepted < best)) best = accepted;
+    if (accepted < about && accepted > best) best = accepted;
+  }
+  return best;
 }
 
 Sizes Draw::sizes() {
@@ -112,10 +149,10 @@ Sizes Draw::sizes() {
   constexpr Index dims[] = {2, 1, 2, 3, 4, 5, 8, 16, 17, 64};
   Sizes sizes;
   sizes.seq_len_q = sizes.seq_len_k = length(about);
-  sizes.head_dim = accepted_dim(domain, dims[below(case_number < 12 ? 3 : 10)]);
+  sizes.head_dim = dim(dims[below(case_number < 12 ? 3 : 10)]);
   sizes.value_dim = sizes.head_dim;
   if (has.has(Feature::value_dim) && chance(3)) {
-    sizes.value_dim = accepted_dim(domain, 1 + below(case_number < 12 ? 3 : 9));
+    sizes.value_dim = dim(1 + below(case_number < 12 ? 3 : 9));
   }
   if (has.has(Feature::batches)) sizes.batch = 1 + below(case_number < 12 ? 2 : 3);
   if (has.has(Feature::heads)) sizes.num_heads = 1 + below(case_number < 12 ? 2 : 3);

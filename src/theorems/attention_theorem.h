@@ -69,6 +69,8 @@ class Draw {
 
   /// A length near `about` that the domain accepts, at least 1.
   Index length(Index about) const;
+  /// A head_dim that the domain accepts: the smallest not below `about`, else the largest.
+  Index dim(Index about) const;
   /// Sizes for this case, seq_len_q = seq_len_k.
   Sizes sizes();
   /// The same with seq_len_q != seq_len_k where the subject accepts that.

@@ -1,0 +1,20 @@
+// What right gradients of attention must be: those of the definition in double precision, and how
+// far a subject's may be from them.
+#pragma once
+
+#include "theorems/attention_oracle.h"
+
+namespace headproof {
+
+struct AttentionGradientOracle {
+  /// d_q, d_k, d_v of sum(d_out * out), and bounds on the errors of a backward pass that makes the
+  /// weights again from lse, rounds weights and their gradients to the dtype, and sums in any
+  /// order.
+  AttentionGradients<double> gradients, errors;
+
+  /// Precondition: problem.d_out, finite, and `forward` of the same problem.
+  AttentionGradientOracle(const AttentionProblem& problem, const Domain& domain,
+                          const Conventions& conventions, const AttentionOracle& forward);
+};
+
+}  // namespace headproof
