@@ -17,12 +17,14 @@ Tensor<double, 4> widened(const Tensor<float, 4>& tensor) {
 }
 
 /// Keys or values with one head for each query head, which reads its own.
-Tensor<double, 4> one_for_each_head(const Tensor<float, 4>& tensor, Index num_heads, bool tiled) {
-  const auto [batch, kv_heads, seq_len, dim] = tensor.shape();
+Tensor<double, 4> one_for_each_head(const Tensor<float, 4>& tensor,
+                                    const std::vector<Index>& kv_heads) {
+  const auto [batch, all_heads, seq_len, dim] = tensor.shape();
+  const auto num_heads = static_cast<Index>(kv_heads.size());
   Tensor<double, 4> all({batch, num_heads, seq_len, dim});
   for (Index b = 0; b < batch; ++b) {
     for (Index h = 0; h < num_heads; ++h) {
-      const Index from = tiled ? h % kv_heads : h / (num_heads / kv_heads);
+      const Index from = kv_heads[static_cast<std::size_t>(h)];
       std::copy_n(tensor[b][from].data, seq_len * dim, all[b][h].data);
     }
   }
@@ -50,10 +52,12 @@ AttentionOracle::AttentionOracle(const AttentionProblem& problem, const Domain& 
   const Index batch = problem.batch(), num_heads = problem.num_heads();
   const Index seq_len_q = problem.seq_len_q(), seq_len_k = problem.seq_len_k();
   const Index head_dim = problem.head_dim(), value_dim = problem.value_dim();
-  const bool tiled = conventions.kv_map == "tiled";
-  const Tensor<double, 4> q = widened(problem.q),
-                          k = one_for_each_head(problem.k, num_heads, tiled),
-                          v = one_for_each_head(problem.v, num_heads, tiled);
+  for (Index h = 0; h < num_heads; ++h) {
+    const Index kv_heads = problem.num_kv_heads();
+    kv_heads_.push_back(conventions.kv_map == "tiled" ? h % kv_heads : h / (num_heads / kv_heads));
+  }
+  const Tensor<double, 4> q = widened(problem.q), k = one_for_each_head(problem.k, kv_heads_),
+                          v = one_for_each_head(problem.v, kv_heads_);
 
   AttentionOptions options = problem.options();
   if (options.causal != Causal::none && !options.query_offset) {
@@ -108,7 +112,7 @@ AttentionOracle::AttentionOracle(const AttentionProblem& problem, const Domain& 
       std::fabs(problem.scale.value_or(1 / std::sqrt(static_cast<double>(head_dim))));
   const auto channels = static_cast<double>(head_dim);
   score_error = Tensor<double, 4>(stages.scores.shape());
-  weight_error = Tensor<double, 4>(stages.scores.shape());
+  weight_error = recovered_error = Tensor<double, 4>(stages.scores.shape());
   out_error = Tensor<double, 4>(stages.out.shape());
   lse_error = Tensor<double, 3>(stages.lse.shape());
   std::vector<double> exponent_error(static_cast<std::size_t>(seq_len_k));
@@ -160,6 +164,9 @@ AttentionOracle::AttentionOracle(const AttentionProblem& problem, const Domain& 
           // No weight is wrong by more than 1; where the bound is beyond that it says nothing.
           weight_error(b, h, i, j) = std::min(A > 0 ? A * factor : 0, 1.0) + u.smallest;
           if (std::isnan(weight_error(b, h, i, j))) weight_error(b, h, i, j) = 1;
+          recovered_error(b, h, i, j) = weight_error(b, h, i, j) +
+                                        A * ((visible + 2) * u.accumulator + u.output) +
+                                        3 * u.smallest;
           for (Index c = 0; c < value_dim; ++c) {
             const double value = std::fabs(v(b, h, j, c));
             out_error(b, h, i, c) += weight_error(b, h, i, j) * value +

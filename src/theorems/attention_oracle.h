@@ -21,6 +21,8 @@ struct AttentionOracle {
   /// for any order of sums, any blocks of keys, fused or not.
   Tensor<double, 4> score_error, weight_error, out_error;
   Tensor<double, 3> lse_error;
+  /// Of A as `Asker::recover_A` sees it: a weight goes through a sum with zeros and into an output.
+  Tensor<double, 4> recovered_error;
 
   AttentionOracle(const AttentionProblem& problem, const Domain& domain,
                   const Conventions& conventions);
@@ -29,8 +31,12 @@ struct AttentionOracle {
   bool allowed(Index b, Index h, Index i, Index j) const { return allowed_(b, h, i, j); }
   const Tensor<bool, 4>& allowed() const { return allowed_; }
 
+  /// The key/value head that query head h reads.
+  Index kv_head(Index h) const { return kv_heads_[static_cast<std::size_t>(h)]; }
+
  private:
   Tensor<bool, 4> allowed_;
+  std::vector<Index> kv_heads_;
 };
 
 }  // namespace headproof

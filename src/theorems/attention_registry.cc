@@ -8,8 +8,16 @@ namespace headproof {
 
 const std::vector<AttentionTheorem>& attention_theorems() {
   static const std::vector<AttentionTheorem> all = {
+      attention_prop_3_1(),
+      attention_cor_3_2(),
+      attention_cor_3_3(),
       attention_prop_5_1(),
-
+      attention_lemma_4_5(),
+      attention_ex_4(),
+      attention_thm_6_1(),
+      attention_cor_6_2(),
+      attention_sec_4_5(),
+      attention_ex_7(),
       num_accuracy(),
       num_shift_invariance(),
       num_linearity_in_v(),
@@ -40,9 +48,17 @@ const std::vector<AttentionTheorem>& attention_theorems() {
   return all;
 }
 
-std::string place(Index b, Index h, Index i, Index c) {
+std::string row_place(Index b, Index h, Index i) {
   return "batch " + std::to_string(b) + ", head " + std::to_string(h) + ", query " +
-         std::to_string(i) + ", channel " + std::to_string(c);
+         std::to_string(i);
+}
+
+std::string weight_place(Index b, Index h, Index i, Index j) {
+  return row_place(b, h, i) + ", key " + std::to_string(j);
+}
+
+std::string place(Index b, Index h, Index i, Index c) {
+  return row_place(b, h, i) + ", channel " + std::to_string(c);
 }
 
 void compare_out(Checked& claim, const AttentionAnswer& got, const AttentionOracle& oracle,

@@ -6,7 +6,17 @@
 
 namespace headproof {
 
+// The lecture's, in its order.
+AttentionTheorem attention_prop_3_1();
+AttentionTheorem attention_cor_3_2();
+AttentionTheorem attention_cor_3_3();
 AttentionTheorem attention_prop_5_1();
+AttentionTheorem attention_lemma_4_5();
+AttentionTheorem attention_ex_4();
+AttentionTheorem attention_thm_6_1();
+AttentionTheorem attention_cor_6_2();
+AttentionTheorem attention_sec_4_5();
+AttentionTheorem attention_ex_7();
 
 // What rounding allows, and the bits.
 AttentionTheorem num_accuracy();
@@ -42,7 +52,9 @@ AttentionTheorem num_decode_equals_prefill();
 void compare_out(Checked& claim, const AttentionAnswer& got, const AttentionOracle& oracle,
                  const Conventions& conventions);
 
-/// "batch 0, head 1, query 2, channel 3".
+/// "batch 0, head 1, query 2", and with ", key 3" or ", channel 3" behind it.
+std::string row_place(Index b, Index h, Index i);
+std::string weight_place(Index b, Index h, Index i, Index j);
 std::string place(Index b, Index h, Index i, Index c);
 
 }  // namespace headproof

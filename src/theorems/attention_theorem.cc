@@ -112,36 +112,10 @@ Tensor<double, 4> Asker::recover_A(const AttentionProblem& problem) {
   return A;
 }
 
-float rounded(float value, Dtype dtype) {
-  if (dtype == Dtype::float32 || dtype == Dtype::float64 || !std::isfinite(value) || value == 0) {
-    return value;
-  }
-  // To the nearest multiple, ties to even, of the unit in the last place that the dtype has here.
-  int exponent = 0;
-  std::frexp(value, &exponent);
-  const bool half = dtype == Dtype::float16;
-  const int unit = half ? std::max(exponent - 11, -24) : std::max(exponent - 8, -133);
-  const double result =
-      std::ldexp(std::nearbyint(std::ldexp(static_cast<double>(value), -unit)), unit);
-  const double largest = half ? 65504 : 0x1.FEp127;
-  return static_cast<float>(std::clamp(result, -largest, largest));
-}
-
 namespace {
 
 Index multiple_near(Index about, Index multiple) {
   return std::max(multiple, (about + multiple / 2) / multiple * multiple);
-}
-
-/// A head_dim that the domain accepts: the smallest not below `about`, else the largest.
-Index accepted_dim(const Domain& domain, Index about) {
-  if (domain.head_dims.empty()) return about;
-  Index best = 0;
-  for (Index dim : domain.head_dims) {
-    if (dim >= about && (best < about || dim < best)) best = dim;
-    if (dim < about && dim > best) best = dim;
-  }
-  return best;
 }
 
 }  // namespace
@@ -149,6 +123,16 @@ Index accepted_dim(const Domain& domain, Index about) {
 Index Draw::length(Index about) const {
   const Index multiple = domain.length_multiple;
   return std::min(multiple_near(about, multiple), domain.max_length / multiple * multiple);
+}
+
+Index Draw::dim(Index about) const {
+  if (domain.head_dims.empty()) return about;
+  Index best = 0;
+  for (Index accepted : domain.head_dims) {
+    if (accepted >= about && (best < about || accepted < best)) best = accepted;
+    if (accepted < about && accepted > best) best = accepted;
+  }
+  return best;
 }
 
 Sizes Draw::sizes() {
@@ -165,10 +149,10 @@ Sizes Draw::sizes() {
   constexpr Index dims[] = {2, 1, 2, 3, 4, 5, 8, 16, 17, 64};
   Sizes sizes;
   sizes.seq_len_q = sizes.seq_len_k = length(about);
-  sizes.head_dim = accepted_dim(domain, dims[below(case_number < 12 ? 3 : 10)]);
+  sizes.head_dim = dim(dims[below(case_number < 12 ? 3 : 10)]);
   sizes.value_dim = sizes.head_dim;
   if (has.has(Feature::value_dim) && chance(3)) {
-    sizes.value_dim = accepted_dim(domain, 1 + below(case_number < 12 ? 3 : 9));
+    sizes.value_dim = dim(1 + below(case_number < 12 ? 3 : 9));
   }
   if (has.has(Feature::batches)) sizes.batch = 1 + below(case_number < 12 ? 2 : 3);
   if (has.has(Feature::heads)) sizes.num_heads = 1 + below(case_number < 12 ? 2 : 3);

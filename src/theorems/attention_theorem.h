@@ -10,6 +10,7 @@
 #include "headproof/attention_subject.h"
 #include "headproof/check.h"
 #include "headproof/random.h"
+#include "subjects/rounded.h"
 #include "theorems/findings.h"
 
 namespace headproof {
@@ -68,6 +69,8 @@ class Draw {
 
   /// A length near `about` that the domain accepts, at least 1.
   Index length(Index about) const;
+  /// A head_dim that the domain accepts: the smallest not below `about`, else the largest.
+  Index dim(Index about) const;
   /// Sizes for this case, seq_len_q = seq_len_k.
   Sizes sizes();
   /// The same with seq_len_q != seq_len_k where the subject accepts that.
@@ -80,9 +83,6 @@ class Draw {
   /// causal or not, whichever the subject accepts, either where it accepts both.
   bool either_causal();
 };
-
-/// The nearest number that the dtype represents.
-float rounded(float value, Dtype dtype);
 
 /// One theorem about a black box.
 struct AttentionTheorem {
