@@ -24,8 +24,9 @@ class StandardFloatMode {
 #elif defined(__aarch64__)
   StandardFloatMode() {
     __asm__ volatile("mrs %0, fpcr" : "=r"(before_));
-    constexpr unsigned long rounding = 3UL << 22, subnormals = 1UL << 24;
-    __asm__ volatile("msr fpcr, %0" : : "r"(before_ & ~(rounding | subnormals)));
+    constexpr unsigned long rounding = 3UL << 22, subnormals = 1UL << 24;  // RMode; FZ
+    constexpr unsigned long like_x86 = 7;  // FIZ, AH and NEP, which newer processors have
+    __asm__ volatile("msr fpcr, %0" : : "r"(before_ & ~(rounding | subnormals | like_x86)));
   }
   ~StandardFloatMode() { __asm__ volatile("msr fpcr, %0" : : "r"(before_)); }
 
