@@ -14,7 +14,7 @@ namespace headproof {
 
 /// Keys begin .. end - 1; none when begin == end.
 struct KeyRange {
-  Index begin = 0, end = 0;
+  Index begin, end;
 };
 
 /// What causality, windows and lengths allow in one sequence of the batch, before the mask.

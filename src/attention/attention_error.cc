@@ -105,7 +105,8 @@ std::optional<Error> numbers_error(const AttentionOptions& options) {
 std::optional<Error> mask_error(const AnyView& mask, const Shape& scores) {
   for (std::size_t axis = 0; axis < 4; ++axis) {
     if (mask.shape[axis] != 1 && mask.shape[axis] != scores[axis]) {
-      return Error{"mask has shape " + text_of(mask.shape) +
+      return Error{"mask has shape " +
+                   text_of({mask.shape[0], mask.shape[1], mask.shape[2], mask.shape[3]}) +
                    ", but each size must be 1 or that of " + text_of(scores) +
                    ", [batch, num_heads, seq_len_q, seq_len_k]"};
     }
@@ -120,7 +121,8 @@ std::optional<Error> lengths_error(const AttentionOptions& options, Index batch,
   for (const auto& [name, view] :
        {std::pair{"first_key", options.first_key}, std::pair{"key_length", options.key_length}}) {
     const Index entries = view.shape[0];
-    if (entries != 0 && entries != batch) {
+    if (entries == 0) continue;
+    if (entries != batch) {
       return Error{std::string(name) + " has " + std::to_string(entries) +
                    " entries, and the batch size is " + std::to_string(batch)};
     }

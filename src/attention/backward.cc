@@ -201,7 +201,7 @@ class Backward {
 
   /// From the first key that one of these queries sees to the last.
   static KeyRange seen_by(const VisibleKeys& visible, Index first, Index end) {
-    KeyRange seen;
+    KeyRange seen{};
     for (Index i = first; i < end; ++i) {
       const KeyRange keys = visible.of(i);
       if (keys.begin == keys.end) continue;

@@ -1,8 +1,10 @@
 #include "attention/check.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <type_traits>
 #include <variant>
@@ -10,9 +12,9 @@
 namespace headproof {
 namespace {
 
-std::string text_of(const AnyView& view, const std::array<Index, 4>& sizes) {
+std::string text_of(const AnyView& view, const Index* sizes) {
   std::string text = "[";
-  for (std::size_t axis = 0; axis < static_cast<std::size_t>(view.rank); ++axis) {
+  for (std::size_t axis = 0; axis < view.rank; ++axis) {
     text += (axis > 0 ? ", " : "") + std::to_string(sizes[axis]);
   }
   return text + "]";
@@ -24,7 +26,29 @@ std::string described(const AnyView& view) {
 }
 
 bool is_empty(const AnyView& view) {
-  return std::find(view.shape.begin(), view.shape.end(), 0) != view.shape.end();
+  for (std::size_t axis = 0; axis < view.rank; ++axis) {
+    if (view.shape[axis] == 0) return true;
+  }
+  return false;
+}
+
+/// The addresses first .. last, none when first > last.
+struct Addresses {
+  std::intptr_t first, last;
+};
+
+/// From the first to the last byte of a view's elements.
+Addresses addresses_of(const AnyView& view) {
+  Addresses all{std::bit_cast<std::intptr_t>(view.data), 0};
+  all.last = all.first + view.element_size - 1;
+  for (std::size_t axis = 0; axis < view.rank; ++axis) {
+    if (view.shape[axis] == 0) return {std::numeric_limits<std::intptr_t>::max(), 0};
+    if (view.shape[axis] == 1) continue;  // its stride may be anything
+    const Index reach = (view.shape[axis] - 1) * view.strides[axis] * view.element_size;
+    all.first += std::min<Index>(reach, 0);
+    all.last += std::max<Index>(reach, 0);
+  }
+  return all;
 }
 
 /// The multiples lowest .. highest of a number of bytes.
@@ -38,12 +62,12 @@ class Offsets {
  public:
   /// Adds a view's offsets from its data, or (sign -1) subtracts them.
   void add(const AnyView& view, Index sign) {
-    add(1, sign * (view.element_size - 1));
-    for (std::size_t axis = 0; axis < 4; ++axis) {
+    for (std::size_t axis = 0; axis < view.rank; ++axis) {
       if (view.shape[axis] == 1) continue;  // its stride may be anything
       const Index stride = view.strides[axis] * view.element_size;
       add(std::abs(stride), (stride < 0 ? -sign : sign) * (view.shape[axis] - 1));
     }
+    add(1, sign * (view.element_size - 1));
   }
 
   /// Whether each step is longer than what the shorter ones reach together, so that no two
@@ -102,8 +126,8 @@ class Offsets {
     return false;
   }
 
-  /// The longest first.
-  std::array<Steps, 10> steps_{};
+  /// The longest first; of `count_` of them there are numbers.
+  std::array<Steps, 10> steps_;
   std::size_t count_ = 0;
 };
 
@@ -113,7 +137,8 @@ std::array<AnyView, 3> views_of(const AttentionOptions& options) {
   const AnyView mask = std::visit(
       [](const auto& view) {
         if constexpr (std::is_same_v<decltype(view), const std::monostate&>) {
-          return AnyView("mask", View<const bool, 4>());
+          static const View<const bool, 4> none;
+          return AnyView("mask", none);
         } else {
           return AnyView("mask", view);
         }
@@ -123,9 +148,9 @@ std::array<AnyView, 3> views_of(const AttentionOptions& options) {
 }
 
 std::optional<Error> shape_error(const AnyView& view, const std::array<Index, 4>& expected) {
-  if (view.shape == expected) return std::nullopt;
+  if (std::equal(view.shape, view.shape + view.rank, expected.begin())) return std::nullopt;
   return Error{std::string(view.name) + " has shape " + text_of(view, view.shape) +
-               ", and these inputs need " + text_of(view, expected)};
+               ", and these inputs need " + text_of(view, expected.data())};
 }
 
 std::optional<Error> data_error(const AnyView& view) {
@@ -136,12 +161,11 @@ std::optional<Error> data_error(const AnyView& view) {
   }
   // A double, because this is where numbers may be too large for an Index.
   double reach = 0;
-  for (std::size_t axis = 0; axis < 4; ++axis) {
+  for (std::size_t axis = 0; axis < view.rank; ++axis) {
     reach += static_cast<double>(view.shape[axis] - 1) *
-             std::fabs(static_cast<double>(view.strides[axis])) *
-             static_cast<double>(view.element_size);
+             std::fabs(static_cast<double>(view.strides[axis]));
   }
-  if (reach < 0x1p60) return std::nullopt;
+  if (reach * static_cast<double>(view.element_size) < 0x1p60) return std::nullopt;
   return Error{described(view) + " reaches over more memory than there is"};
 }
 
@@ -154,7 +178,10 @@ std::optional<Error> self_overlap_error(const AnyView& output) {
 }
 
 std::optional<Error> overlap_error(const AnyView& output, const AnyView& other) {
-  if (is_empty(output) || is_empty(other)) return std::nullopt;
+  const Addresses of_other = addresses_of(other);
+  if (of_other.first > of_other.last) return std::nullopt;
+  const Addresses of_output = addresses_of(output);
+  if (of_output.first > of_other.last || of_other.first > of_output.last) return std::nullopt;
   // output.data + one offset = other.data + another
   Offsets offsets;
   offsets.add(output, 1);

@@ -1,7 +1,6 @@
 // What is wrong with the memory that a caller hands in. Nothing here allocates unless something is.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <initializer_list>
 #include <optional>
@@ -11,25 +10,30 @@
 
 namespace headproof {
 
-/// A view without its type and rank: axes that it does not have are of size 1.
+/// A view of up to four axes without its type and rank. It reads the view that it is made of, and
+/// must not outlive it.
 struct AnyView {
   std::string_view name;  ///< what a sentence calls it
-  const void* data = nullptr;
-  Index element_size = 1, rank = 0;  ///< bytes; number of axes
-  std::array<Index, 4> shape{1, 1, 1, 1}, strides{};
+  const void* data;
+  Index element_size;  ///< bytes
+  std::size_t rank;    ///< number of axes
+  const Index* shape;
+  const Index* strides;
 
   template <class T, std::size_t Rank>
-  AnyView(std::string_view what, View<T, Rank> view)
-      : name(what), data(view.data), element_size{sizeof(T)}, rank{Rank} {
-    std::copy(view.shape.begin(), view.shape.end(), shape.begin());
-    std::copy(view.strides.begin(), view.strides.end(), strides.begin());
-  }
+  AnyView(std::string_view what, const View<T, Rank>& view)
+      : name(what),
+        data(view.data),
+        element_size{sizeof(T)},
+        rank(Rank),
+        shape(view.shape.data()),
+        strides(view.strides.data()) {}
 };
 
 /// What the options view: mask, first_key and key_length; empty where they are absent.
 std::array<AnyView, 3> views_of(const AttentionOptions& options);
 
-/// Why a view has not the shape that it should; `expected` is filled with ones at its end.
+/// Why a view has not the shape that it should, which is the beginning of `expected`.
 std::optional<Error> shape_error(const AnyView& view, const std::array<Index, 4>& expected);
 
 /// Why the elements of a view have no place in memory: there are some, but its data is null, or

@@ -15,11 +15,13 @@ std::string text(const std::optional<Error>& error) { return error ? error->mess
 
 TEST(Check, AShapeThatIsNotTheExpectedOneIsNamed) {
   std::vector<float> memory(120);
-  const AnyView out("out", View<float, 4>(memory.data(), {1, 2, 3, 4}));
+  const View<float, 4> four(memory.data(), {1, 2, 3, 4});
+  const AnyView out("out", four);
   EXPECT_EQ(text(shape_error(out, {1, 2, 3, 4})), "");
   EXPECT_EQ(text(shape_error(out, {1, 2, 3, 5})),
             "out has shape [1, 2, 3, 4], and these inputs need [1, 2, 3, 5]");
-  const AnyView lse("lse", View<float, 3>(memory.data(), {1, 2, 3}));
+  const View<float, 3> three(memory.data(), {1, 2, 3});
+  const AnyView lse("lse", three);
   EXPECT_EQ(text(shape_error(lse, {1, 2, 3, 1})), "");
   EXPECT_EQ(text(shape_error(lse, {1, 2, 4, 1})),
             "lse has shape [1, 2, 3], and these inputs need [1, 2, 4]");

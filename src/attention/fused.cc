@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
-#include <vector>
 
 #include "attention/parallel.h"
 #include "attention/workspace.h"
@@ -14,6 +12,12 @@ namespace {
 template <class Scalar>
 std::size_t bytes_of(Index elements) {
   return static_cast<std::size_t>(elements) * sizeof(Scalar);
+}
+
+/// Where row i lies; nowhere in a view without memory.
+template <class T, std::size_t Rank>
+T* row_of(const View<T, Rank>& view, Index i) {
+  return view.data == nullptr ? nullptr : view.data + i * view.strides[0];
 }
 
 /// Multiply-adds below which a call is over before other threads are awake.
@@ -28,8 +32,8 @@ constexpr Index cached_bytes = Index{1} << 20;
 template <class Scalar>
 class Forward {
  public:
-  Forward(View<const Scalar, 4> q, Index num_kv_heads, Index seq_len_k,
-          const AttentionOptions& options, View<Scalar, 4> out, View<Scalar, 3> lse)
+  Forward(const View<const Scalar, 4>& q, Index num_kv_heads, Index seq_len_k,
+          const AttentionOptions& options, const View<Scalar, 4>& out, const View<Scalar, 3>& lse)
       : q_(q),
         options_(options),
         out_(out),
@@ -53,23 +57,35 @@ class Forward {
     std::array<TileRow<Scalar>, std::size_t{task_tiles * tile_rows}> all;
     std::array<Tile<Scalar>, std::size_t{task_tiles}> task;
     const Index count = std::min(tiles * tile_rows, rows() - first_row);
-    for (Index r = 0; r < count; ++r) {
-      const Index i = (first_row + r) / group_, query_head = h * group_ + (first_row + r) % group_;
-      const KeyRange keys = visible.of(i);
-      TileRow<Scalar>& row = all[static_cast<std::size_t>(r)];
-      row.q = q_[b][query_head][i];
-      row.out = out_[b][query_head][i];
-      row.lse = lse_.data == nullptr ? nullptr : &lse_(b, query_head, i);
-      if (keys.begin < keys.end) row.keys = {keys.begin - first_key, keys.end - first_key};
-      row.b = b;
-      row.h = query_head;
-      row.i = i;
+    for (Index g = 0; g < group_; ++g) {
+      const Index query_head = h * group_ + g;
+      const View<const Scalar, 2> q = q_[b][query_head];
+      const View<Scalar, 2> out = out_[b][query_head];
+      const View<Scalar, 1> lse = lse_[b][query_head];
+      // Rows before the first of this head, and which query that is.
+      const Index before =
+          g < first_row % group_ ? g - first_row % group_ + group_ : g - first_row % group_;
+      Index i = (first_row + before) / group_;
+      for (Index r = before; r < count; r += group_, ++i) {
+        const KeyRange keys = visible.of(i);
+        all[static_cast<std::size_t>(r)] = {
+            .q = row_of(q, i),
+            .out = row_of(out, i),
+            .lse = row_of(lse, i),
+            .keys = keys.begin < keys.end ? KeyRange{keys.begin - first_key, keys.end - first_key}
+                                          : KeyRange{},
+            .b = b,
+            .h = query_head,
+            .i = i};
+      }
     }
     Index used = 0;
     for (Index r = 0; r < count; r += tile_rows) {
       task[static_cast<std::size_t>(used++)] = {.kv = &kv,
                                                 .rows = &all[static_cast<std::size_t>(r)],
                                                 .count = std::min(tile_rows, count - r),
+                                                .q_stride = q_.strides[3],
+                                                .out_stride = out_.strides[3],
                                                 .scale = scale_,
                                                 .softcap = static_cast<Scalar>(options_.softcap),
                                                 .mask = &options_.mask,
@@ -79,10 +95,10 @@ class Forward {
   }
 
  private:
-  const View<const Scalar, 4> q_;
+  const View<const Scalar, 4>& q_;
   const AttentionOptions& options_;
-  const View<Scalar, 4> out_;
-  const View<Scalar, 3> lse_;
+  const View<Scalar, 4>& out_;
+  const View<Scalar, 3>& lse_;
   const Index seq_len_k_, num_kv_heads_, group_;
   const Scalar scale_;
 };
@@ -91,8 +107,9 @@ class Forward {
 
 template <class Scalar>
 std::optional<Error> output_error(std::initializer_list<AnyView> inputs,
-                                  const AttentionOptions& options, View<const Scalar, 4> q,
-                                  Index value_dim, View<Scalar, 4> out, View<Scalar, 3> lse) {
+                                  const AttentionOptions& options, const View<const Scalar, 4>& q,
+                                  Index value_dim, const View<Scalar, 4>& out,
+                                  const View<Scalar, 3>& lse) {
   if (auto error = shape_error({"out", out}, {q.shape[0], q.shape[1], q.shape[2], value_dim})) {
     return error;
   }
@@ -104,9 +121,10 @@ std::optional<Error> output_error(std::initializer_list<AnyView> inputs,
 }
 
 template <class Scalar>
-Status attention_fused(View<const Scalar, 4> q, Index num_kv_heads, Index seq_len_k,
+Status attention_fused(const View<const Scalar, 4>& q, Index num_kv_heads, Index seq_len_k,
                        const std::function<KeysAndValues<Scalar>(Index b, Index h)>& source,
-                       const AttentionOptions& options, View<Scalar, 4> out, View<Scalar, 3> lse) {
+                       const AttentionOptions& options, const View<Scalar, 4>& out,
+                       const View<Scalar, 3>& lse) {
   const StandardFloatMode mode;
   const Forward<Scalar> forward(q, num_kv_heads, seq_len_k, options, out, lse);
   const Index heads = forward.heads(), rows = forward.rows();
@@ -131,45 +149,41 @@ Status attention_fused(View<const Scalar, 4> q, Index num_kv_heads, Index seq_le
   const Index together =
       std::clamp<Index>(packed_bytes / std::max<Index>(packed_size, 1), 1, heads);
   const Workspace packed(bytes_of<Scalar>(together * (k_size + v_size)));
-  std::vector<KeysAndValues<Scalar>> kv(static_cast<std::size_t>(together));
+  const auto source_of = [&](Index head) {
+    return source(head / num_kv_heads, head % num_kv_heads);
+  };
   for (Index first = 0; first < heads && !progress.stopped(); first += together) {
     const Index count = std::min(together, heads - first);
-    for (Index n = 0; n < count; ++n) {
-      auto& one = kv[static_cast<std::size_t>(n)];
-      one = source((first + n) / num_kv_heads, (first + n) % num_kv_heads);
-      Scalar* const memory = packed.as<Scalar>() + n * (k_size + v_size);
-      if (pack_k) one.panels = memory;
-      if (pack_v) {
-        one.rows = memory + k_size;
-        one.rows_stride = width;
-      }
-    }
+    const auto memory_of = [&](Index n) { return packed.as<Scalar>() + n * (k_size + v_size); };
     if (pack_k || pack_v) {
       const Index blocks = blocks_of(seq_len_k);
       share_out(
           count * blocks, parallel, [] { return 0; },
           [&](int, Index task) {
-            auto& one = kv[static_cast<std::size_t>(task / blocks)];
+            const KeysAndValues<Scalar> kv = source_of(first + task / blocks);
             const Index key = task % blocks * key_block;
-            const Index keys = std::min(key_block, one.count() - key);
+            const Index keys = std::min(key_block, kv.count() - key);
             if (keys <= 0) return;
-            Scalar* const memory = packed.as<Scalar>() + task / blocks * (k_size + v_size);
-            if (pack_k) pack_keys(rows_of(one.keys, key, keys), memory + key * head_dim);
+            Scalar* const memory = memory_of(task / blocks);
+            if (pack_k) pack_keys(rows_of(kv.keys, key, keys), memory + key * head_dim);
             if (pack_v)
-              pack_rows(rows_of(one.values, key, keys), width, memory + k_size + key * width);
+              pack_rows(rows_of(kv.values, key, keys), width, memory + k_size + key * width);
           });
     }
     // The last rows see the most keys when causal: they go first.
     share_out(
         count * tasks, parallel,
-        [&] {
-          return std::make_unique<Workspace>(bytes_of<Scalar>(tile_workspace(example, tiles)));
-        },
-        [&](const auto& workspace, Index task) {
+        [&] { return Workspace(bytes_of<Scalar>(tile_workspace(example, tiles))); },
+        [&](const Workspace& workspace, Index task) {
           if (progress.stopped()) return;
           const Index n = task / tasks, first_row = (tasks - 1 - task % tasks) * tiles * tile_rows;
-          forward.run(kv[static_cast<std::size_t>(n)], first + n, first_row, tiles,
-                      workspace->template as<Scalar>());
+          KeysAndValues<Scalar> kv = source_of(first + n);
+          if (pack_k) kv.panels = memory_of(n);
+          if (pack_v) {
+            kv.rows = memory_of(n) + k_size;
+            kv.rows_stride = width;
+          }
+          forward.run(kv, first + n, first_row, tiles, workspace.as<Scalar>());
           progress.add(1);
         });
   }
@@ -197,7 +211,7 @@ Status attention_into(View<const Scalar, 4> q, View<const Scalar, 4> k, View<con
     }
     return kv;
   };
-  return attention_fused<Scalar>(q, k.shape[1], seq_len_k, source, options, out, lse);
+  return attention_fused<Scalar>(q, k.shape[1], seq_len_k, std::cref(source), options, out, lse);
 }
 
 template <class Scalar>
@@ -216,12 +230,13 @@ Result<AttentionOutput<Scalar>> attention(View<const Scalar, 4> q, View<const Sc
 }
 
 #define HEADPROOF_INSTANTIATE(Scalar)                                                              \
-  template std::optional<Error> output_error(std::initializer_list<AnyView>,                       \
-                                             const AttentionOptions&, View<const Scalar, 4>,       \
-                                             Index, View<Scalar, 4>, View<Scalar, 3>);             \
-  template Status attention_fused(View<const Scalar, 4>, Index, Index,                             \
+  template std::optional<Error> output_error(                                                      \
+      std::initializer_list<AnyView>, const AttentionOptions&, const View<const Scalar, 4>&,       \
+      Index, const View<Scalar, 4>&, const View<Scalar, 3>&);                                      \
+  template Status attention_fused(const View<const Scalar, 4>&, Index, Index,                      \
                                   const std::function<KeysAndValues<Scalar>(Index, Index)>&,       \
-                                  const AttentionOptions&, View<Scalar, 4>, View<Scalar, 3>);      \
+                                  const AttentionOptions&, const View<Scalar, 4>&,                 \
+                                  const View<Scalar, 3>&);                                         \
   template Status attention_into(View<const Scalar, 4>, View<const Scalar, 4>,                     \
                                  View<const Scalar, 4>, const AttentionOptions&, View<Scalar, 4>,  \
                                  View<Scalar, 3>);                                                 \

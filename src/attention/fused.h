@@ -14,16 +14,18 @@ namespace headproof {
 /// What is wrong with the memory of inputs, options and results; lse may be absent (null data).
 template <class Scalar>
 std::optional<Error> output_error(std::initializer_list<AnyView> inputs,
-                                  const AttentionOptions& options, View<const Scalar, 4> q,
-                                  Index value_dim, View<Scalar, 4> out, View<Scalar, 3> lse);
+                                  const AttentionOptions& options, const View<const Scalar, 4>& q,
+                                  Index value_dim, const View<Scalar, 4>& out,
+                                  const View<Scalar, 3>& lse);
 
 /// Forward attention with the bits of attention_canonical, in memory of O(seq_len * head_dim).
 /// `source(b, h)` gives keys and values of sequence b and key/value head h from the sequence's
-/// first key on. Preconditions: all shapes are right, and so are the options for seq_len_k keys.
-/// The error says that `options.progress` stopped the work.
+/// first key on. It is called again for each task. Preconditions: all shapes are right, and so are
+/// the options for seq_len_k keys. The error says that `options.progress` stopped the work.
 template <class Scalar>
-Status attention_fused(View<const Scalar, 4> q, Index num_kv_heads, Index seq_len_k,
+Status attention_fused(const View<const Scalar, 4>& q, Index num_kv_heads, Index seq_len_k,
                        const std::function<KeysAndValues<Scalar>(Index b, Index h)>& source,
-                       const AttentionOptions& options, View<Scalar, 4> out, View<Scalar, 3> lse);
+                       const AttentionOptions& options, const View<Scalar, 4>& out,
+                       const View<Scalar, 3>& lse);
 
 }  // namespace headproof

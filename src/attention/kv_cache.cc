@@ -139,7 +139,7 @@ Status KvCache<Scalar>::attend_into(View<const Scalar, 4> q, const AttentionOpti
     }
     return kv;
   };
-  return attention_fused<Scalar>(q, s.num_kv_heads, s.size, source, of_cache, out, lse);
+  return attention_fused<Scalar>(q, s.num_kv_heads, s.size, std::cref(source), of_cache, out, lse);
 }
 
 template <class Scalar>

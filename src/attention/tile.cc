@@ -89,6 +89,7 @@ void PackKeys(const View<const Real, 2>& keys, Real* HWY_RESTRICT panel) {
     }
   }
 #endif
+  if (packed_keys == count && packed_channels == head_dim) return;
   for (Index j = 0; j < count; ++j) {
     const Real* key = keys.data + j * keys.strides[0];
     for (Index c = j < packed_keys ? packed_channels : 0; c < head_dim; ++c) {
@@ -444,27 +445,26 @@ struct TileBlock {
 template <class Real>
 HWY_INLINE void LookAtBlock(const Tile<Real>& tile, KeyRange whole, Index first, Real* added,
                             TileBlock& block) {
-  block.rows = all_keys >> (64 - tile.count);
-  if (whole.begin <= first && first + key_block <= whole.end) {
-    std::fill_n(block.allowed, tile.count, all_keys);
-    for (Index r = 0; r < tile.count; r += group_rows) {
-      block.groups[r / group_rows] = {r, std::min(r + group_rows, tile.count), all_keys, all_keys};
+  const bool all = whole.begin <= first && first + key_block <= whole.end;
+  const bool masked = tile.mask->index() != 0;
+  block.rows = 0;
+  GroupBlock* group = block.groups;
+  for (Index begin = 0; begin < tile.count; begin += group_rows, ++group) {
+    const Index end = std::min(begin + group_rows, tile.count);
+    std::uint64_t common = all_keys, seen = 0;
+    for (Index r = begin; r < end; ++r) {
+      const TileRow<Real>& row = tile.rows[r];
+      std::uint64_t allowed = all ? all_keys : RangeBits(row.keys, first);
+      if (masked) {
+        const Index column = tile.first_key + first;
+        allowed = MaskedBits(allowed, *tile.mask, row, column, added + r * key_block);
+      }
+      block.allowed[r] = allowed;
+      block.rows |= std::uint64_t{allowed != 0} << r;
+      common &= allowed;
+      seen |= allowed;
     }
-    return;
-  }
-  for (Index r = 0; r < tile.count; ++r) {
-    const TileRow<Real>& row = tile.rows[r];
-    std::uint64_t allowed = RangeBits(row.keys, first);
-    if (tile.mask->index() != 0) {
-      allowed = MaskedBits(allowed, *tile.mask, row, tile.first_key + first, added + r * key_block);
-    }
-    block.allowed[r] = allowed;
-    if (allowed == 0) block.rows &= ~(std::uint64_t{1} << r);
-    GroupBlock& group = block.groups[r / group_rows];
-    if (r % group_rows == 0) group = {r, r, all_keys, 0};
-    group.end = r + 1;
-    group.common &= allowed;
-    group.seen |= allowed;
+    *group = {begin, end, common, seen};
   }
 }
 
@@ -519,8 +519,8 @@ HWY_INLINE void Block(D d, const Tile<Real>& tile, const State<Real>& state, con
   }
 }
 
-/// The span's state joins what earlier spans left, and is empty again. `first` says which rows
-/// have no earlier span, `seen` which have keys in this one.
+/// The span's state joins what earlier spans left. `first` says which rows have no earlier span,
+/// `seen` which have keys in this one.
 template <class D, class Real = hn::TFromD<D>>
 HWY_INLINE void Merge(D d, Index count, Index width, std::uint64_t first, std::uint64_t seen,
                       const State<Real>& state) {
@@ -549,10 +549,7 @@ HWY_INLINE void Merge(D d, Index count, Index width, std::uint64_t first, std::u
       const Vec<D> scaled = hn::Mul(p, hn::Set(d, new_share));
       const Vec<D> both = Fma(hn::Load(d, total + c), hn::Set(d, old_share), scaled);
       hn::Store(copied ? p : both, d, total + c);
-      hn::Store(hn::Zero(d), d, part + c);
     }
-    state.part_maxima[r] = -std::numeric_limits<Real>::infinity();
-    for (Index lane = 0; lane < sum_lanes; ++lane) state.lanes[r * sum_lanes + lane] = 0;
   }
 }
 
@@ -562,18 +559,19 @@ HWY_INLINE void Finish(D d, const Tile<Real>& tile, const State<Real>& state, st
   constexpr Index lanes = LanesOf<D>();
   constexpr Real infinity = std::numeric_limits<Real>::infinity();
   const Index width = tile.kv->value_width(), value_dim = tile.kv->value_dim();
-  for (Index r = 0; r < tile.count; ++r) {
+  const Index rows = tile.count, out_stride = tile.out_stride;
+  const bool direct = out_stride == 1 && value_dim == width;
+  Real* HWY_RESTRICT total = state.total;
+  for (Index r = 0; r < rows; ++r, total += width) {
     const TileRow<Real>& row = tile.rows[r];
     const bool empty = (seen >> r & 1) == 0;
-    Real* HWY_RESTRICT total = state.total + r * width;
     const Vec<D> sum = hn::Set(d, state.total_sums[r]);
-    const bool direct = row.out.strides[0] == 1 && value_dim == width;
-    Real* const out = direct ? row.out.data : total;
+    Real* const out = direct ? row.out : total;
     for (Index c = 0; c < width; c += lanes) {
       hn::StoreU(empty ? hn::Zero(d) : hn::Div(hn::Load(d, total + c), sum), d, out + c);
     }
     if (direct) continue;
-    for (Index c = 0; c < value_dim; ++c) row.out.data[c * row.out.strides[0]] = total[c];
+    for (Index c = 0; c < value_dim; ++c) row.out[c * out_stride] = total[c];
   }
   if (tile.rows[0].lse == nullptr) return;
   for (Index r = 0; r < tile.count; r += lanes) {
@@ -593,6 +591,9 @@ HWY_INLINE std::uint64_t Span(D d, const Tile<Real>& tile, KeyRange whole, KeyRa
                               const State<Real>& state) {
   const KeysAndValues<Real>& kv = *tile.kv;
   const Index head_dim = kv.head_dim(), width = kv.value_width();
+  std::fill_n(state.part, tile.count * width, Real(0));
+  std::fill_n(state.lanes, tile.count * sum_lanes, Real(0));
+  std::fill_n(state.part_maxima, tile_rows, -std::numeric_limits<Real>::infinity());
   std::uint64_t seen = 0;
   for (Index first = keys.begin / key_block * key_block; first < keys.end; first += key_block) {
     const Index count = std::min(key_block, kv.count() - first);
@@ -622,43 +623,54 @@ HWY_INLINE std::uint64_t Span(D d, const Tile<Real>& tile, KeyRange whole, KeyRa
 template <class Real>
 void RunTiles(const Tile<Real>* tiles, Index count, Real* workspace) {
   const hn::CappedTag<Real, 64 / sizeof(Real)> d;
-  constexpr Real infinity = std::numeric_limits<Real>::infinity();
   const KeysAndValues<Real>& kv = *tiles->kv;
   const Index head_dim = kv.head_dim(), width = kv.value_width();
   const State<Real> memory(workspace, kv, count);
-  std::fill_n(memory.part, tile_rows * width, Real(0));
-  std::fill_n(memory.lanes, tile_rows * sum_lanes, Real(0));
-  std::fill_n(memory.part_maxima, tile_rows, -infinity);
-  std::fill_n(memory.total_maxima, count * tile_rows, -infinity);
-  std::fill_n(memory.total_sums, count * tile_rows, Real(0));
   KeyRange any[std::size_t{task_tiles}], whole[std::size_t{task_tiles}];  // that rows see
   std::uint64_t seen[std::size_t{task_tiles}] = {};                       // bit r: row r saw a key
   Index end = 0;
   for (Index t = 0; t < count; ++t) {
     const Tile<Real>& tile = tiles[t];
     const State<Real> state = memory.of_tile(kv, t);
-    any[t] = {kv.count(), 0};
-    whole[t] = {0, tile.mask->index() == 0 ? kv.count() : 0};
+    // By themselves, so that they stay in registers.
+    Index any_begin = kv.count(), any_end = 0;
+    Index whole_begin = 0, whole_end = tile.mask->index() == 0 ? kv.count() : 0;
     for (Index r = 0; r < tile.count; ++r) {
       const TileRow<Real>& row = tile.rows[r];
-      state.q[r] = row.q.data;
-      if (row.q.strides[0] != 1) {
-        pack_rows<Real>(row.q.with_axis(0), head_dim, state.packed_q + r * head_dim);
+      state.q[r] = row.q;
+      if (tile.q_stride != 1) {
+        pack_rows<Real>({row.q, {1, head_dim}, {0, tile.q_stride}}, head_dim,
+                        state.packed_q + r * head_dim);
         state.q[r] = state.packed_q + r * head_dim;
       }
-      whole[t] = {std::max(whole[t].begin, row.keys.begin), std::min(whole[t].end, row.keys.end)};
+      whole_begin = std::max(whole_begin, row.keys.begin);
+      whole_end = std::min(whole_end, row.keys.end);
       if (row.keys.begin == row.keys.end) continue;
-      any[t] = {std::min(any[t].begin, row.keys.begin), std::max(any[t].end, row.keys.end)};
+      any_begin = std::min(any_begin, row.keys.begin);
+      any_end = std::max(any_end, row.keys.end);
     }
-    end = std::max(end, any[t].end);
+    any[t] = {any_begin, any_end};
+    whole[t] = {whole_begin, whole_end};
+    end = std::max(end, any_end);
   }
   for (Index first = 0; first < end; first += span_length) {
     for (Index t = 0; t < count; ++t) {
       const KeyRange keys{std::max(first, any[t].begin), std::min(first + span_length, any[t].end)};
       if (keys.begin >= keys.end) continue;
-      const State<Real> state = memory.of_tile(kv, t);
+      State<Real> state = memory.of_tile(kv, t);
+      const bool is_first = seen[t] == 0;
+      if (is_first) {  // What nothing came before is the total.
+        state.part = state.total;
+        state.part_maxima = state.total_maxima;
+      }
       const std::uint64_t rows = Span(d, tiles[t], whole[t], keys, state);
-      Merge(d, tiles[t].count, width, ~seen[t], rows, state);
+      if (is_first) {
+        for (Index r = 0; r < tiles[t].count; ++r) {
+          state.total_sums[r] = FoldLanes(d, state.lanes + r * sum_lanes);
+        }
+      } else {
+        Merge(d, tiles[t].count, width, ~seen[t], rows, state);
+      }
       seen[t] |= rows;
     }
   }

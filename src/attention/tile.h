@@ -39,25 +39,27 @@ struct KeysAndValues {
   Index value_width() const { return width_of<Scalar>(value_dim()); }
 };
 
-/// One query row.
+/// One query row. Neither this nor Tile has initial values: clearing room for the most that a task
+/// may hold would take longer than a small task.
 template <class Scalar>
 struct TileRow {
-  View<const Scalar, 1> q;  ///< [head_dim]
-  View<Scalar, 1> out;      ///< [value_dim]
-  Scalar* lse = nullptr;    ///< not wanted when null
-  KeyRange keys;            ///< what it may see before the mask
-  Index b = 0, h = 0, i = 0;
+  const Scalar* q;  ///< [head_dim]
+  Scalar* out;      ///< [value_dim]
+  Scalar* lse;      ///< not wanted when null
+  KeyRange keys;    ///< what it may see before the mask
+  Index b, h, i;
 };
 
 template <class Scalar>
 struct Tile {
-  const KeysAndValues<Scalar>* kv = nullptr;
-  const TileRow<Scalar>* rows = nullptr;
-  Index count = 0;  ///< of rows, 1 .. tile_rows
-  Scalar scale = 1;
-  Scalar softcap = 0;  ///< none when 0
-  const Mask* mask = nullptr;
-  Index first_key = 0;  ///< the sequence's first key as a column of the mask
+  const KeysAndValues<Scalar>* kv;
+  const TileRow<Scalar>* rows;
+  Index count;                 ///< of rows, 1 .. tile_rows
+  Index q_stride, out_stride;  ///< from channel to channel
+  Scalar scale;
+  Scalar softcap;  ///< none when 0
+  const Mask* mask;
+  Index first_key;  ///< the sequence's first key as a column of the mask
 };
 
 /// Elements of memory that a task of `tiles` tiles works in.

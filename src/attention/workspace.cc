@@ -6,7 +6,6 @@
 #include <bit>
 #include <mutex>
 #include <new>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -23,12 +22,22 @@ std::align_val_t alignment_of(std::size_t bytes) {
 class Pool {
  public:
   Memory take(std::size_t bytes) {
-    std::optional<Memory> block = waiting(bytes);
-    if (!block) block.emplace(bytes);
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = std::find_if(blocks_.begin(), blocks_.end(),
+                                      [&](const Memory& block) { return block.bytes() == bytes; });
+      if (found != blocks_.end()) {
+        std::swap(*found, blocks_.back());
+        Memory block = std::move(blocks_.back());
+        blocks_.pop_back();
+        count(bytes);
+        return block;
+      }
+    }
+    Memory block(bytes);
     const std::lock_guard lock(mutex_);
-    bytes_in_use_ += bytes;
-    most_in_use_ = std::max(most_in_use_, bytes_in_use_);
-    return std::move(*block);
+    count(bytes);
+    return block;
   }
 
   void give_back(Memory block) {
@@ -48,15 +57,9 @@ class Pool {
   }
 
  private:
-  std::optional<Memory> waiting(std::size_t bytes) {
-    const std::lock_guard lock(mutex_);
-    const auto found = std::find_if(blocks_.begin(), blocks_.end(),
-                                    [&](const Memory& block) { return block.bytes() == bytes; });
-    if (found == blocks_.end()) return std::nullopt;
-    std::swap(*found, blocks_.back());
-    Memory block = std::move(blocks_.back());
-    blocks_.pop_back();
-    return block;
+  void count(std::size_t taken) {
+    bytes_in_use_ += taken;
+    most_in_use_ = std::max(most_in_use_, bytes_in_use_);
   }
 
   std::mutex mutex_;
@@ -88,10 +91,13 @@ Memory& Memory::operator=(Memory&& other) noexcept {
   return *this;
 }
 
-Workspace::Workspace(std::size_t bytes)
-    : memory_(pool().take(std::bit_ceil(std::max<std::size_t>(bytes, 4096)))) {}
+Workspace::Workspace(std::size_t bytes) {
+  if (bytes > 0) memory_ = pool().take(std::bit_ceil(std::max<std::size_t>(bytes, 4096)));
+}
 
-Workspace::~Workspace() { pool().give_back(std::move(memory_)); }
+Workspace::~Workspace() {
+  if (memory_) pool().give_back(std::move(*memory_));
+}
 
 std::size_t workspace_peak_bytes() { return pool().peak_bytes(); }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
 namespace headproof {
 
@@ -26,7 +27,7 @@ class Memory {
 };
 
 /// A block of memory that belongs to one task until it goes out of scope and
-/// then waits for the next. The contents are what the last task left.
+/// then waits for the next; none when it has no bytes. The contents are what the last task left.
 class Workspace {
  public:
   explicit Workspace(std::size_t bytes);
@@ -36,11 +37,11 @@ class Workspace {
 
   template <class Scalar>
   Scalar* as() const {
-    return memory_.as<Scalar>();
+    return memory_ ? memory_->as<Scalar>() : nullptr;
   }
 
  private:
-  Memory memory_;
+  std::optional<Memory> memory_;
 };
 
 /// The most bytes that lay in Workspaces at once since `reset_workspace_peak`, beyond those that
