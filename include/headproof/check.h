@@ -59,6 +59,7 @@ struct Counterexample {
   Tensor<double, 4> out;                    ///< what should have
   Tensor<double, 4> A;                      ///< the weights that the definition gives
   std::optional<Tensor<double, 4>> A_used;  ///< those that the subject uses, where they show
+  std::optional<HeadProblem> head;          ///< of a head: x and weights, which give `problem`
   std::string note;                         ///< where and how, in a sentence
   std::string regime;
   std::string replay;  ///< one command line
@@ -93,5 +94,9 @@ struct Report {
 
 /// Finds out what the subject accepts and follows, then checks it against the theorems.
 Report check(AttentionSubject& subject, const CheckOptions& options = {});
+
+/// The same for a whole head (x, weights) -> out. It is checked against the theorems about heads,
+/// and as a black box: x then carries queries, keys and values, and the weights select them.
+Report check(const Subject& head, const CheckOptions& options = {});
 
 }  // namespace headproof
