@@ -57,6 +57,7 @@ struct CheckOptions {
 /// The smallest problem found on which the subject breaks a theorem.
 struct Counterexample {
   AttentionProblem problem;
+  std::optional<HeadProblem> head;          ///< of a head: x and weights, which give `problem`
   AttentionReply reply;                     ///< what came out of it
   Tensor<double, 4> out;                    ///< what should have
   Tensor<double, 4> A;                      ///< the weights that the definition gives
@@ -107,5 +108,9 @@ Domain plain_domain();
 /// The same for a function in this process; what it throws counts as no answer.
 Report check(const std::function<AttentionReply(const AttentionProblem& problem)>& function,
              const CheckOptions& options = {}, const Domain& domain = plain_domain());
+
+/// The same for a whole head (x, weights) -> out. It is checked against the theorems about heads,
+/// and as a black box: x then carries queries, keys and values, and the weights select them.
+Report check(const Subject& head, const CheckOptions& options = {});
 
 }  // namespace headproof

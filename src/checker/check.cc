@@ -1,9 +1,9 @@
 #include "headproof/check.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
+#include "checker/cases.h"
 #include "checker/expectations.h"
 #include "checker/identify.h"
 #include "checker/shrink.h"
@@ -12,41 +12,7 @@
 
 namespace headproof {
 
-const std::vector<Regime>& regimes() {
-  static const std::vector<Regime> all = {
-      {"gaussian",
-       "numbers as they are after a layer norm: nothing special, so that a fault that "
-       "shows here shows anywhere"},
-      {"single", "one position: off-by-one errors, empty loops, and rows that see one key"},
-      {"one-hot", "weights near 0 and 1: a wrong index shows as another value"},
-      {"tied", "equal scores: every row is a mean, so that one key more or less is seen"},
-      {"lanes", "lengths one below, at and above a vector or block: tails"},
-      {"huge-scores",
-       "scores up to 10^30: finite stand-ins for minus infinity, and overflow where "
-       "the maximum isn't subtracted"},
-      {"long", "more positions than a block or tile: merging, running maxima, skipped blocks"},
-      {"tiny", "numbers near 10^-18: products that underflow, thresholds"},
-      {"denormal", "values below the normal range: flush-to-zero"},
-      {"nan", "a NaN or infinity somewhere: what may not see it must not"},
-      {"inf", "an infinity among the values"},
-  };
-  return all;
-}
-
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-/// What a judgement came to, answers that were refused included.
-struct Judged {
-  Outcome outcome = Outcome::holds;
-  Verdict verdict;
-  std::string why;
-};
 
 Judged judge(const AttentionTheorem& theorem, Asker& asker, const AttentionProblem& problem) {
   try {
@@ -63,32 +29,6 @@ Judged judge(const AttentionTheorem& theorem, Asker& asker, const AttentionProbl
         return {Outcome::crashed, {}, refused.refusal.why};
     }
   }
-}
-
-std::uint64_t case_seed(std::uint64_t seed, std::string_view id, int case_number) {
-  std::uint64_t hash = 14695981039346656037ULL ^ seed;  // FNV-1a
-  const auto mix = [&](unsigned char byte) { hash = (hash ^ byte) * 1099511628211ULL; };
-  for (char letter : id) mix(static_cast<unsigned char>(letter));
-  for (int shift = 0; shift < 32; shift += 8) {
-    mix(static_cast<unsigned char>(static_cast<unsigned>(case_number) >> shift));
-  }
-  return hash ^ hash >> 32;
-}
-
-std::vector<std::string_view> regimes_for(const AttentionTheorem& theorem,
-                                          const CheckOptions& options) {
-  std::vector<std::string_view> names;
-  for (const Regime& regime : regimes()) {
-    const auto wants = [&](const auto& list) {
-      return list.empty() || std::find(list.begin(), list.end(), regime.name) != list.end();
-    };
-    // NaN and infinity are for theorems that ask for them by name.
-    const bool special = regime.name == "nan" || regime.name == "inf";
-    if ((theorem.regimes.empty() ? !special : wants(theorem.regimes)) && wants(options.regimes)) {
-      names.push_back(regime.name);
-    }
-  }
-  return names;
 }
 
 class Checker {
@@ -110,43 +50,19 @@ class Checker {
       report.why = "the subject does not offer " + std::string(name_of(feature));
       return report;
     }
-    const std::vector<std::string_view> names = regimes_for(theorem, options_);
-    if (names.empty()) {
-      report.outcome = Outcome::not_applicable;
-      report.why = "none of the chosen regimes is for it";
-      return report;
-    }
-    report.outcome = Outcome::not_applicable;
-    report.why = "no problem was one that it speaks of";
-    for (int n = 0; n < options_.cases; ++n) {
-      if (options_.case_number >= 0 && n != options_.case_number) continue;
-      if (Clock::now() > deadline && report.cases > 0 && options_.case_number < 0) break;
-      const std::string_view regime = names[static_cast<std::size_t>(n) % names.size()];
-      Draw draw(asker_.domain, case_seed(options_.seed, theorem.id, n), n, regime);
-      if (only_ && report.cases > 0) break;
-      AttentionProblem problem = only_ ? *only_ : theorem.draw(draw);
-      Judged judged = judge(theorem, asker_, problem);
-      ++report.cases;
-      if (judged.outcome == Outcome::not_applicable) continue;
-      if (judged.outcome == Outcome::unsupported) {
-        if (report.outcome == Outcome::not_applicable) {
-          report.outcome = Outcome::unsupported;
-          report.why = judged.why;
-        }
-        continue;
-      }
-      if (judged.outcome == Outcome::holds) {
-        report.outcome = Outcome::holds;
-        report.why.clear();
-        if (judged.verdict.used() >= report.used) {
-          report.used = judged.verdict.used();
-          report.findings = judged.verdict.findings;
-        }
-        continue;
-      }
-      found(theorem, std::move(problem), judged.outcome, n, std::string(regime), report);
-      break;
-    }
+    CheckOptions chosen = options_;
+    if (only_) chosen.cases = 1;
+    run_cases(
+        chosen, regimes_for(theorem.regimes, options_), deadline, report,
+        [&](int n, std::string_view regime) {
+          if (only_) return *only_;
+          Draw draw(asker_.domain, case_seed(options_.seed, theorem.id, n), n, regime);
+          return theorem.draw(draw);
+        },
+        [&](const AttentionProblem& problem) { return judge(theorem, asker_, problem); },
+        [&](AttentionProblem problem, Outcome outcome, int n, std::string_view regime) {
+          found(theorem, std::move(problem), outcome, n, std::string(regime), report);
+        });
     return report;
   }
 
@@ -154,9 +70,7 @@ class Checker {
   void found(const AttentionTheorem& theorem, AttentionProblem problem, Outcome outcome, int n,
              std::string regime, TheoremReport& report) {
     const auto start = Clock::now();
-    // A crash starts a new process each time, and a time-out waits: fewer tries.
-    const int tries = outcome == Outcome::violated ? 1500 : outcome == Outcome::crashed ? 60 : 0;
-    const int calls = only_ ? 0 : tries;
+    const int calls = only_ ? 0 : calls_to_shrink(outcome);
     problem =
         shrink(std::move(problem), asker_.domain, calls, [&](const AttentionProblem& smaller) {
           return since(start) < 3 && judge(theorem, asker_, smaller).outcome == outcome;
@@ -174,15 +88,9 @@ class Checker {
         // The counterexample is told without it.
       }
     }
-    for (const Finding& finding : judged.verdict.findings) {
-      if (finding.outcome == Outcome::violated && example.note.empty()) {
-        example.note = finding.what + ": " + finding.note;
-      }
-    }
-    if (!judged.why.empty()) example.note = judged.why;
+    example.note = note_of(judged);
     example.regime = std::move(regime);
-    example.replay = options_.command + " --theorem " + std::string(theorem.id) + " --seed " +
-                     std::to_string(options_.seed) + " --case " + std::to_string(n);
+    example.replay = replay_line(options_, theorem.id, n);
     example.problem = std::move(problem);
     report.outcome = outcome;
     report.why = judged.why;

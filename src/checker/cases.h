@@ -1,0 +1,84 @@
+// How a theorem goes through its cases, whatever kind of problem it speaks of.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "headproof/check.h"
+
+namespace headproof {
+
+using Clock = std::chrono::steady_clock;
+
+inline double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// What a judgement came to, answers that were refused included.
+struct Judged {
+  Outcome outcome = Outcome::holds;
+  Verdict verdict;
+  std::string why;
+};
+
+/// The seed of one case of a theorem.
+std::uint64_t case_seed(std::uint64_t seed, std::string_view id, int case_number);
+
+/// The names of the regimes that a theorem is for (none named: all without NaN and infinity) and
+/// that were chosen.
+std::vector<std::string_view> regimes_for(const std::vector<std::string_view>& of_theorem,
+                                          const CheckOptions& options);
+
+/// How many further questions shrinking may judge. A crash starts a new process each time, and a
+/// time-out waits: fewer tries.
+int calls_to_shrink(Outcome outcome);
+
+/// The note of a counterexample: what the first violated finding says, or `why`.
+std::string note_of(const Judged& judged);
+
+/// One command line that runs a case again.
+std::string replay_line(const CheckOptions& options, std::string_view id, int case_number);
+
+/// Tries case after case until one does not hold, and writes down what became of the theorem.
+/// draw(number, regime) gives a case's problem, judge(problem) a `Judged`, and
+/// found(problem, outcome, number, regime) is called for the case that does not hold.
+template <class Draw, class Judge, class Found>
+void run_cases(const CheckOptions& options, const std::vector<std::string_view>& regimes,
+               Clock::time_point deadline, TheoremReport& report, Draw&& draw, Judge&& judge,
+               Found&& found) {
+  report.outcome = Outcome::not_applicable;
+  report.why = regimes.empty() ? "none of the chosen regimes is for it"
+                               : "no problem was one that it speaks of";
+  for (int n = 0; n < options.cases && !regimes.empty(); ++n) {
+    if (options.case_number >= 0 && n != options.case_number) continue;
+    if (Clock::now() > deadline && report.cases > 0 && options.case_number < 0) break;
+    const std::string_view regime = regimes[static_cast<std::size_t>(n) % regimes.size()];
+    auto problem = draw(n, regime);
+    Judged judged = judge(problem);
+    ++report.cases;
+    if (judged.outcome == Outcome::not_applicable) continue;
+    if (judged.outcome == Outcome::unsupported) {
+      if (report.outcome == Outcome::not_applicable) {
+        report.outcome = Outcome::unsupported;
+        report.why = judged.why;
+      }
+      continue;
+    }
+    if (judged.outcome != Outcome::holds) {
+      found(std::move(problem), judged.outcome, n, regime);
+      return;
+    }
+    report.outcome = Outcome::holds;
+    report.why.clear();
+    if (judged.verdict.used() >= report.used) {
+      report.used = judged.verdict.used();
+      report.findings = std::move(judged.verdict.findings);
+    }
+  }
+}
+
+}  // namespace headproof
