@@ -94,14 +94,27 @@ std::vector<Axis> axes_of(const AttentionProblem& problem, const Domain& domain)
                       if (p.d_out) cut(*p.d_out, 1, from, count);
                     }
                   }});
-  if (problem.seq_len_q() == problem.seq_len_k()) {
-    axes.push_back({problem.seq_len_q(), domain.length_multiple,
-                    [](AttentionProblem& p, Index first, Index count) {
-                      remove_queries(p, first, count);
-                      remove_keys(p, first, count);
-                    }});
+  const auto add_lengths = [&](Index size, auto remove) {
+    axes.push_back({size, domain.length_multiple, remove});
+    if (!problem.window && !problem.query_offset) return;
+    // A window or an offset may have to shrink along.
+    axes.push_back(
+        {size, domain.length_multiple, [remove](AttentionProblem& p, Index first, Index count) {
+           remove(p, first, count);
+           if (p.window) p.window = std::max<Index>(1, *p.window - count);
+           if (p.query_offset) {
+             p.query_offset = std::max<Index>(0, *p.query_offset - count);
+           }
+         }});
+  };
+  const bool square = problem.seq_len_q() == problem.seq_len_k();
+  if (square && !(problem.query_offset && domain.features.has(Feature::rectangular))) {
+    add_lengths(problem.seq_len_q(), [](AttentionProblem& p, Index first, Index count) {
+      remove_queries(p, first, count);
+      remove_keys(p, first, count);
+    });
   } else {
-    axes.push_back({problem.seq_len_k(), domain.length_multiple, remove_keys});
+    add_lengths(problem.seq_len_k(), remove_keys);
     axes.push_back({problem.seq_len_q(), domain.length_multiple, remove_queries});
   }
   const auto remove_values = [](AttentionProblem& p, Index first, Index count) {
@@ -170,6 +183,8 @@ class Shrinker {
     drop(&AttentionProblem::softcap);
     drop(&AttentionProblem::key_length);
     if (domain_.features.has(Feature::non_causal)) drop(&AttentionProblem::causal);
+    lessen(&AttentionProblem::window, 1);
+    lessen(&AttentionProblem::query_offset, 0);
   }
 
   template <class Option>
@@ -183,6 +198,15 @@ class Shrinker {
     AttentionProblem candidate = best_;
     candidate.*option = Option();
     if (asked(best_.*option)) accept(std::move(candidate));
+  }
+
+  void lessen(std::optional<Index> AttentionProblem::*option, Index least) {
+    for (Index less = least; best_.*option && less < *(best_.*option);) {
+      AttentionProblem candidate = best_;
+      candidate.*option = less;
+      if (accept(std::move(candidate))) return;
+      less += std::max<Index>(1, (*(best_.*option) - less) / 2);
+    }
   }
 
   void shapes() {

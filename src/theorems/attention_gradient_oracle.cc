@@ -57,7 +57,8 @@ AttentionGradientOracle::AttentionGradientOracle(const AttentionProblem& problem
           ++visible;
           Near& d_weight = d_weights[static_cast<std::size_t>(j)] = {};
           for (Index c = 0; c < value_dim; ++c) {
-            const double product = (*problem.d_out)(b, h, i, c) * problem.v(b, kv, j, c);
+            const double value = problem.v(b, kv, j, c);
+            const double product = (*problem.d_out)(b, h, i, c) * value;
             d_weight.value += product;
             d_weight.error += (channels + 2) * u.accumulator * std::fabs(product) + u.smallest;
           }

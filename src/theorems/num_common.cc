@@ -95,8 +95,8 @@ void add_softcap(Draw& draw, AttentionProblem& problem) {
 }
 
 void add_scale(Draw& draw, AttentionProblem& problem) {
-  constexpr double scales[] = {0.25, 0, -0.5, 1, 0.3, 2};
-  problem.scale = scales[draw.below(6)];
+  constexpr double scales[] = {0, -0.5, 0.25, 2};
+  problem.scale = scales[draw.below(4)];
 }
 
 void add_d_out(Draw& draw, AttentionProblem& problem) {
@@ -125,31 +125,44 @@ void hide_keys(Draw& draw, AttentionProblem& problem) {
 }
 
 void add_options(Draw& draw, AttentionProblem& problem) {
-  // At first one option a case, later several together.
-  const Index one_in = draw.case_number < 24 ? 6 : 3;
-  const auto now_and_then = [&](Feature feature, auto&& add) {
-    if (draw.domain.features.has(feature) && draw.chance(static_cast<int>(one_in))) {
-      add(draw, problem);
-    }
+  struct Option {
+    Feature feature;
+    void (*add)(Draw&, AttentionProblem&);
   };
-  now_and_then(Feature::scale, add_scale);
-  now_and_then(Feature::softcap, add_softcap);
-  now_and_then(Feature::mask, add_mask);
-  if (!problem.mask) now_and_then(Feature::bias, add_bias);
-  now_and_then(Feature::key_length, add_key_length);
-  now_and_then(Feature::window, add_window);
-  now_and_then(Feature::query_offset, add_query_offset);
-  now_and_then(Feature::lse, [](Draw&, AttentionProblem& p) { p.want_lse = true; });
-  now_and_then(Feature::weights, [](Draw&, AttentionProblem& p) { p.want_weights = true; });
-  now_and_then(Feature::strides, [](Draw&, AttentionProblem& p) { p.strided = true; });
-  now_and_then(Feature::backward, add_d_out);
-  now_and_then(Feature::threads, [](Draw& d, AttentionProblem& p) {
-    constexpr int threads[] = {1, 2, 3, 7};
-    p.threads = threads[d.below(4)];
-  });
-  if (problem.causal != Causal::none && !problem.query_offset && problem.key_length.empty() &&
-      draw.chance(2)) {
-    problem.causal = Causal::bottom_right;
+  constexpr Option all[] = {
+      {Feature::scale, add_scale},
+      {Feature::softcap, add_softcap},
+      {Feature::mask, add_mask},
+      {Feature::bias, add_bias},
+      {Feature::key_length, add_key_length},
+      {Feature::window, add_window},
+      {Feature::query_offset, add_query_offset},
+      {Feature::lse, [](Draw&, AttentionProblem& p) { p.want_lse = true; }},
+      {Feature::weights, [](Draw&, AttentionProblem& p) { p.want_weights = true; }},
+      {Feature::strides, [](Draw&, AttentionProblem& p) { p.strided = true; }},
+      {Feature::backward, add_d_out},
+      {Feature::threads,
+       [](Draw& d, AttentionProblem& p) {
+         constexpr int threads[] = {1, 2, 3, 7};
+         p.threads = threads[d.below(4)];
+       }},
+      {Feature::causal, [](Draw&, AttentionProblem& p) { p.causal = Causal::bottom_right; }},
+  };
+  std::vector<Option> offered;
+  for (const Option& option : all) {
+    if (draw.domain.features.has(option.feature)) offered.push_back(option);
+  }
+  // Each has its turn; others join it now and then, at first seldom.
+  const auto turn =
+      static_cast<std::size_t>(draw.case_number) % std::max<std::size_t>(offered.size(), 1);
+  for (std::size_t at = 0; at < offered.size(); ++at) {
+    if (at == turn || draw.chance(draw.case_number < 24 ? 8 : 4)) offered[at].add(draw, problem);
+  }
+  if (problem.mask && problem.bias) problem.bias.reset();
+  // The corner takes no offset, and none of padded keys that all agree on.
+  if (problem.causal == Causal::bottom_right) {
+    problem.query_offset.reset();
+    problem.key_length.clear();
   }
 }
 

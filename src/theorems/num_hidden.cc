@@ -41,20 +41,25 @@ AttentionProblem draw_poison(Draw& draw) {
       draw.problem(modest(draw, draw.rectangular_sizes()), draw.either_causal());
   hide_keys(draw, problem);
   const Dtype dtype = draw.domain.dtype;
-  const float poisons[] = {nan,          infinity,
-                           -infinity,    huge(dtype),
-                           -huge(dtype), dtype == Dtype::float16 ? 0x1p-20F : 0x1p-130F};
+  const float poisons[] = {nan,      huge(dtype),
+                           infinity, -huge(dtype),
+                           nan,      dtype == Dtype::float16 ? 0x1p-20F : 0x1p-130F};
   for (Index plants = 1 + draw.below(2); plants > 0; --plants) {
-    const Index b = draw.below(problem.batch()), h = draw.below(problem.num_kv_heads());
+    // In one head or in all; in keys, in values, or in both.
     const Index last = problem.seq_len_k() - 1;
-    const Index j = draw.chance(2) ? last : draw.below(last + 1);
+    const Index position = draw.chance(2) ? last : draw.below(last + 1);
+    const Index heads = problem.batch() * problem.num_kv_heads();
+    const Index head = draw.chance(2) ? draw.below(heads) : -1;
     const float poison = poisons[draw.below(6)];
-    const Index where = draw.below(3);
-    if (where != 0) {
-      for (Index c = 0; c < problem.head_dim(); ++c) problem.k(b, h, j, c) = poison;
-    }
-    if (where != 1) {
-      for (Index c = 0; c < problem.value_dim(); ++c) problem.v(b, h, j, c) = poison;
+    const Index spared = draw.below(3);
+    for (Index row = position; row < heads * (last + 1); row += last + 1) {
+      if (head >= 0 && row / (last + 1) != head) continue;
+      const auto plant = [&](Tensor<float, 4>& tensor) {
+        const Index dim = tensor.shape()[3];
+        std::fill_n(tensor.data() + row * dim, dim, poison);
+      };
+      if (spared != 0) plant(problem.k);
+      if (spared != 1) plant(problem.v);
     }
   }
   if (draw.domain.features.has(Feature::backward) && draw.chance(3)) add_d_out(draw, problem);
