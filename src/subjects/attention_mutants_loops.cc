@@ -1,6 +1,7 @@
 // Blocks, tails, long sequences, decoding, and orders of sums.
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -25,6 +26,21 @@ void combine_backwards(Row& row) {
       if (row.allowed(j)) row.out(c) += row.weights(j) * row.v(j, c);
     }
   }
+}
+
+/// The sum of what the exponentials give, divided by theirs.
+void combine_then_divide(Row& row) {
+  const Tensor<float, 1> weights = row.weights;
+  float maximum = -std::numeric_limits<float>::infinity(), sum = 0;
+  for (Index j = 0; j < row.seq_len_k(); ++j) {
+    if (row.allowed(j)) maximum = std::max(maximum, row.logits(j));
+  }
+  for (Index j = 0; j < row.seq_len_k(); ++j) {
+    if (row.allowed(j)) sum += row.weights(j) = std::exp(row.logits(j) - maximum);
+  }
+  plain::combine(row);
+  for (float& value : row.out) value = sum == 0 ? 0 : value / sum;
+  row.weights = weights;
 }
 
 }  // namespace
@@ -148,12 +164,24 @@ std::vector<AttentionMutant> mutants_of_loops() {
        {.mask = seen_where([](const Row& row, Index j) {
           return !row.problem.decode || j < std::max<Index>(1, row.position);
         })}},
-      {{"splits-by-batch",
-        "a row's sum is split by the size of the batch",
+      {{"kernel-by-batch",
+        "several sequences go to a kernel that divides by the sum at the end, one alone to another",
         {"num-batch-invariance"},
         {},
         true},
-       {.combine = [](Row& row) { plain::combine_in_parts(row, row.problem.batch()); }}},
+       {.combine =
+            [](Row& row) {
+              row.problem.batch() > 1 ? combine_then_divide(row) : plain::combine(row);
+            }}},
+      {{"kernel-by-length",
+        "sequences of odd length go to a kernel that divides by the sum at the end",
+        {"num-prefix"},
+        {},
+        true},
+       {.combine =
+            [](Row& row) {
+              row.seq_len_k() % 2 == 1 ? combine_then_divide(row) : plain::combine(row);
+            }}},
       {{"splits-by-threads",
         "a row's sum is split by the number of threads",
         {"num-thread-invariance"},
@@ -161,15 +189,6 @@ std::vector<AttentionMutant> mutants_of_loops() {
         true},
        {.combine =
             [](Row& row) { plain::combine_in_parts(row, std::max(1, row.problem.threads)); }}},
-      {{"splits-by-length",
-        "a row's sum is split by the length of the sequence",
-        {"num-prefix"},
-        {},
-        true},
-       {.combine =
-            [](Row& row) {
-              plain::combine_in_parts(row, std::max<Index>(1, row.seq_len_k() / 2));
-            }}},
       {{"decode-backwards",
         "decoding sums from the last key to the first",
         {"num-decode-equals-prefill"},

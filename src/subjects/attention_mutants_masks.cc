@@ -130,14 +130,14 @@ std::vector<AttentionMutant> mutants_of_masks() {
        {.mask = causal_as([](const Row& row, Index j) {
           return j <= row.position + (row.seq_len_k() > row.seq_len_q() ? 1 : 0);
         })}},
-      {{"corner-of-padding",
-        "the bottom right corner is that of the padded keys",
-        {"num-options", "num-accuracy"}},
+      {{"corner-of-one-query",
+        "a single query under the causal mask sees key 0 only, whatever the corner",
+        {"num-options"}},
        {.place =
             [](Row& row) {
               plain::place(row);
-              if (row.problem.causal == Causal::bottom_right) {
-                row.position = row.i + row.seq_len_k() - row.seq_len_q();
+              if (row.seq_len_q() == 1 && row.problem.causal == Causal::bottom_right) {
+                row.position = 0;
               }
             }}},
       {{"sentinel-1e4", "forbidden scores are replaced by -10,000", {"num-extreme-scores"}},
@@ -258,16 +258,13 @@ std::vector<AttentionMutant> mutants_of_masks() {
               if (!problem.bias) return;
               for (float& value : *problem.bias) value = std::max(value, -1e4F);
             }}},
-      {{"empty-rows-stale",
-        "a query that may see no key gets the value of the last key",
+      {{"empty-rows-not-written",
+        "the output of a query that may see no key is what its memory held",
         {"num-empty-rows"}},
        {.combine =
             [](Row& row) {
               plain::combine(row);
-              if (!is_empty(row) || row.seq_len_k() == 0) return;
-              for (Index c = 0; c < row.problem.value_dim(); ++c) {
-                row.out(c) = row.v(row.seq_len_k() - 1, c);
-              }
+              if (is_empty(row)) std::fill(row.out.begin(), row.out.end(), 1234.5F);
             }}},
       {{"empty-rows-uniform-when-long",
         "with more than four keys, a query that may see none gets the mean of all values",

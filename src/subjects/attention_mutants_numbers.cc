@@ -112,10 +112,11 @@ std::vector<AttentionMutant> mutants_of_numbers() {
               }
               normalise_over(row, heads);
             }}},
-      {{"softmax-over-queries", "the softmax runs over the queries", {"prop-3.1"}},
+      {{"softmax-over-queries", "the softmax of up to 32 queries runs over them", {"prop-3.1"}},
        {.softmax =
             [](Row& row) {
               plain::softmax(row);
+              if (row.seq_len_q() > 32) return;
               std::vector<Row> queries;
               for (Index i = 0; i < row.seq_len_q(); ++i) {
                 queries.push_back(plain::with_logits(row.problem, row.b, row.h, i));

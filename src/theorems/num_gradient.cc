@@ -11,10 +11,8 @@ AttentionProblem draw_gradient(Draw& draw) {
       draw.problem(modest(draw, draw.rectangular_sizes()), draw.either_causal());
   const Features& has = draw.domain.features;
   if (draw.chance(2)) hide_keys(draw, problem);
-  if (draw.case_number >= 12) {
-    if (has.has(Feature::scale) && draw.chance(4)) add_scale(draw, problem);
-    if (has.has(Feature::softcap) && draw.chance(4)) add_softcap(draw, problem);
-  }
+  if (has.has(Feature::scale) && draw.chance(4)) add_scale(draw, problem);
+  if (has.has(Feature::softcap) && draw.chance(4)) add_softcap(draw, problem);
   add_d_out(draw, problem);
   return problem;
 }

@@ -1,0 +1,322 @@
+// The checker can fail: every wrong attention is caught, and no right one is.
+
+#include "subjects/attention_mutants.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "headproof/check.h"
+#include "subjects/rounded.h"
+#include "theorems/attention_theorem.h"
+
+namespace headproof {
+namespace {
+
+using Ids = std::vector<std::string_view>;
+
+/// What a case asks depends on the seed, the theorem and the case's number alone, so that a theorem
+/// comes out the same whatever else is checked; and no result hangs on the time that it takes.
+CheckOptions options_for(std::uint64_t seed, const Ids& theorems = {}) {
+  CheckOptions options;
+  options.seed = seed;
+  options.seconds = 1000;
+  options.theorems.assign(theorems.begin(), theorems.end());
+  return options;
+}
+
+bool found_fault(const TheoremReport& theorem) {
+  return theorem.outcome == Outcome::violated || theorem.outcome == Outcome::crashed ||
+         theorem.outcome == Outcome::gave_up;
+}
+
+bool contains(const Ids& ids, std::string_view id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+/// The larger length and the larger number of channels of a counterexample.
+struct Size {
+  Index seq_len, head_dim;
+  bool within(const AttentionMutantInfo::Smallest& most) const {
+    return seq_len <= most.seq_len && head_dim <= most.head_dim;
+  }
+};
+Size size_of(const TheoremReport& theorem) {
+  const AttentionProblem& problem = theorem.counterexample->problem;
+  return {std::max(problem.seq_len_q(), problem.seq_len_k()),
+          std::max(problem.head_dim(), problem.value_dim())};
+}
+
+/// "prop-5.1 2x1, num-accuracy 2x1": by which theorems it is caught, with the sizes of the
+/// counterexamples.
+std::string caught_by(const Report& report) {
+  std::string text;
+  for (const TheoremReport& theorem : report.theorems) {
+    if (!found_fault(theorem)) continue;
+    text += (text.empty() ? "" : ", ") + theorem.id;
+    if (!theorem.counterexample) continue;
+    const Size size = size_of(theorem);
+    text += " " + std::to_string(size.seq_len) + "x" + std::to_string(size.head_dim);
+  }
+  return text;
+}
+
+void print_row(std::string_view name, const std::string& text) {
+  std::printf("%-34s %s\n", std::string(name).c_str(), text.c_str());
+  std::fflush(stdout);
+}
+
+TEST(AttentionMutants, EveryOneIsCaughtByATheoremThatItNamesInASmallCounterexample) {
+  for (const AttentionMutantInfo& mutant : attention_mutants()) {
+    const auto subject = attention_mutant(mutant.name);
+    const Report report = check(*subject, options_for(0, mutant.caught_by));
+    print_row(mutant.name, caught_by(report));
+    const bool small = std::any_of(
+        report.theorems.begin(), report.theorems.end(), [&](const TheoremReport& theorem) {
+          return theorem.outcome == Outcome::violated && size_of(theorem).within(mutant.smallest);
+        });
+    EXPECT_TRUE(small) << mutant.name << ": " << mutant.what;
+  }
+}
+
+TEST(AttentionMutants, AreNamedOnceAndNameTheoremsThatExist) {
+  Ids names, ids;
+  for (const AttentionTheorem& theorem : attention_theorems()) ids.push_back(theorem.id);
+  for (const AttentionMutantInfo& mutant : attention_mutants()) {
+    EXPECT_FALSE(contains(names, mutant.name)) << mutant.name;
+    names.push_back(mutant.name);
+    EXPECT_FALSE(mutant.what.empty()) << mutant.name;
+    EXPECT_FALSE(mutant.caught_by.empty()) << mutant.name;
+    for (std::string_view id : mutant.caught_by) EXPECT_TRUE(contains(ids, id)) << id;
+    const bool small = Size{mutant.smallest.seq_len, mutant.smallest.head_dim}.within({});
+    EXPECT_EQ(small, mutant.smallest.why.empty()) << mutant.name;
+  }
+  EXPECT_EQ(attention_mutant("no such mutant"), nullptr);
+  EXPECT_GE(names.size(), 100U);
+}
+
+TEST(AttentionMutants, WhatIsRightUpToRoundingBreaksBitwiseTheoremsOnly) {
+  for (const AttentionMutantInfo& mutant : attention_mutants()) {
+    if (!mutant.bitwise_only) continue;
+    const Report report = check(*attention_mutant(mutant.name), options_for(0));
+    for (const TheoremReport& theorem : report.theorems) {
+      EXPECT_TRUE(!found_fault(theorem) || theorem.claim == Claim::bitwise)
+          << mutant.name << ": " << caught_by(report);
+    }
+  }
+}
+
+// Every theorem is of use: some mutant breaks it.
+TEST(AttentionMutants, EveryTheoremIsNamedByOneOfThem) {
+  for (const AttentionTheorem& theorem : attention_theorems()) {
+    const auto& mutants = attention_mutants();
+    EXPECT_TRUE(std::any_of(mutants.begin(), mutants.end(), [&](const AttentionMutantInfo& mutant) {
+      return contains(mutant.caught_by, theorem.id);
+    })) << theorem.id;
+  }
+}
+
+/// A kernel made of tiles: other sizes are an error.
+std::unique_ptr<AttentionSubject> tiles_only(std::shared_ptr<AttentionSubject> inside) {
+  return function_attention(
+      inside->name() + " in tiles", inside->domain(),
+      [inside](const AttentionProblem& problem) -> AttentionReply {
+        const auto is_dim = [](Index dim) {
+          return dim == 16 || dim == 32 || dim == 64 || dim == 128;
+        };
+        if (!is_dim(problem.head_dim()) || !is_dim(problem.value_dim())) {
+          return Refusal{Refusal::Kind::failed, "head_dim is 16, 32, 64 or 128"};
+        }
+        if (problem.seq_len_q() % 16 != 0 || problem.seq_len_k() % 16 != 0) {
+          return Refusal{Refusal::Kind::failed, "lengths are multiples of 16"};
+        }
+        return inside->attend(problem);
+      });
+}
+
+/// Products and sums in float32; weights, outputs and gradients rounded to a shorter dtype.
+std::unique_ptr<AttentionSubject> rounding(Dtype dtype, Steps steps = {}) {
+  const auto round = [dtype](Tensor<float, 1>& values) {
+    for (float& value : values) value = rounded(value, dtype);
+  };
+  steps.softmax = [round](Row& row) {
+    plain::softmax(row);
+    round(row.weights);
+  };
+  steps.combine = [round, combine = steps.combine](Row& row) {
+    combine(row);
+    round(row.out);
+  };
+  steps.finish = [dtype](const AttentionProblem&, AttentionAnswer& answer) {
+    if (!answer.gradients) return;
+    for (auto* gradient :
+         {&answer.gradients->d_q, &answer.gradients->d_k, &answer.gradients->d_v}) {
+      for (double& value : *gradient) value = rounded(static_cast<float>(value), dtype);
+    }
+  };
+  Domain domain = plain_domain();
+  domain.dtype = dtype;
+  return plain_attention(std::string(name_of(dtype)), std::move(steps), domain);
+}
+
+struct Right {
+  const char* name;
+  std::function<std::unique_ptr<AttentionSubject>()> make;
+};
+
+const std::vector<Right>& right_subjects() {
+  static const std::vector<Right> all = {
+      {"plain", [] { return plain_attention("plain"); }},
+      {"online softmax in blocks of 16",
+       [] {
+         return plain_attention("online",
+                                {.softmax = [](Row& row) { plain::online_softmax(row, 16); }});
+       }},
+      {"in tiles of 16 only", [] { return tiles_only(plain_attention("plain")); }},
+      {"bfloat16", [] { return rounding(Dtype::bfloat16); }},
+      {"float16", [] { return rounding(Dtype::float16); }},
+  };
+  return all;
+}
+
+/// What a right subject comes out as.
+::testing::AssertionResult is_clean(const Report& report) {
+  if (report.theorems.size() == attention_theorems().size() && caught_by(report).empty()) {
+    return ::testing::AssertionSuccess();
+  }
+  auto failure = ::testing::AssertionFailure();
+  for (const TheoremReport& theorem : report.theorems) {
+    if (!found_fault(theorem)) continue;
+    failure << "\n  " << theorem.id << ": " << theorem.why;
+    if (theorem.counterexample) failure << " " << theorem.counterexample->note;
+  }
+  return failure;
+}
+
+TEST(RightAttention, ComesOutClean) {
+  for (const Right& right : right_subjects()) {
+    const Report report = check(*right.make(), options_for(0));
+    EXPECT_TRUE(is_clean(report)) << right.name;
+  }
+}
+
+TEST(WrongAttention, IsCaughtWhereOnlyTilesAreAccepted) {
+  for (const char* name : {"mask-one-too-many", "maximum-from-0", "last-key-dropped"}) {
+    const Report report = check(*tiles_only(attention_mutant(name)), options_for(0));
+    EXPECT_EQ(report.domain.head_dims, (std::vector<Index>{16, 32, 64, 128})) << name;
+    EXPECT_EQ(report.domain.length_multiple, 16) << name;
+    for (const TheoremReport& theorem : report.theorems) {
+      if (theorem.id != "num-accuracy") continue;
+      ASSERT_EQ(theorem.outcome, Outcome::violated) << name;
+      EXPECT_EQ(size_of(theorem).seq_len, 16) << name;
+      EXPECT_EQ(size_of(theorem).head_dim, 16) << name;
+    }
+  }
+}
+
+/// The sum over the keys kept in the short dtype too.
+Steps short_accumulator(Dtype dtype) {
+  return {.combine = [dtype](Row& row) {
+    for (Index j = 0; j < row.seq_len_k(); ++j) {
+      for (Index c = 0; c < row.problem.value_dim() && row.allowed(j); ++c) {
+        row.out(c) = rounded(row.out(c) + row.weights(j) * row.v(j, c), dtype);
+      }
+    }
+  }};
+}
+
+/// Scores rounded to the short dtype before the softmax.
+Steps short_scores(Dtype dtype) {
+  return {.score = [dtype](Row& row) {
+    plain::score(row);
+    for (float& score : row.scores) score = rounded(score, dtype);
+  }};
+}
+
+TEST(WrongAttention, IsCaughtInShorterDtypes) {
+  for (Dtype dtype : {Dtype::bfloat16, Dtype::float16}) {
+    for (const Steps& steps : {short_accumulator(dtype), short_scores(dtype)}) {
+      const Report report = check(*rounding(dtype, steps), options_for(0, {"num-accuracy"}));
+      print_row(name_of(dtype), caught_by(report));
+      EXPECT_NE(caught_by(report), "") << name_of(dtype);
+    }
+  }
+}
+
+/// Runs job(0), job(1), ... on as many threads as there are cores.
+void in_parallel(std::size_t count, const std::function<void(std::size_t)>& job) {
+  std::atomic<std::size_t> next{0};
+  std::vector<std::thread> threads;
+  for (unsigned n = 0; n < std::max(1U, std::thread::hardware_concurrency()); ++n) {
+    threads.emplace_back([&] {
+      for (std::size_t at; (at = next++) < count;) job(at);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+class MutantsSweep : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::getenv("HEADPROOF_MUTANTS") == nullptr) {
+      GTEST_SKIP() << "takes minutes; ./run mutants runs it, as does any run with "
+                      "HEADPROOF_MUTANTS set";
+    }
+  }
+};
+
+TEST_F(MutantsSweep, ShowsTheTableOfMutantsAndTheorems) {
+  const auto& mutants = attention_mutants();
+  std::vector<std::string> rows(mutants.size());
+  in_parallel(mutants.size(), [&](std::size_t at) {
+    rows[at] = caught_by(check(*attention_mutant(mutants[at].name), options_for(0)));
+  });
+  for (std::size_t at = 0; at < mutants.size(); ++at) print_row(mutants[at].name, rows[at]);
+}
+
+TEST_F(MutantsSweep, OverTwentySeedsEveryMutantIsCaughtAndEveryRightOnePasses) {
+  constexpr std::uint64_t seeds = 20;
+  const auto& mutants = attention_mutants();
+  std::vector<std::string> missed(mutants.size() * seeds);
+  in_parallel(missed.size(), [&](std::size_t at) {
+    const AttentionMutantInfo& mutant = mutants[at / seeds];
+    const std::uint64_t seed = at % seeds;
+    // The others are asked only where those that it names see nothing.
+    for (const Ids& theorems : {mutant.caught_by, Ids{}}) {
+      if (!caught_by(check(*attention_mutant(mutant.name), options_for(seed, theorems))).empty()) {
+        return;
+      }
+    }
+    missed[at] = std::string(mutant.name) + " with seed " + std::to_string(seed);
+  });
+  std::vector<std::string> blamed(right_subjects().size() * seeds);
+  in_parallel(blamed.size(), [&](std::size_t at) {
+    const Right& right = right_subjects()[at / seeds];
+    const auto clean = is_clean(check(*right.make(), options_for(at % seeds)));
+    if (!clean) {
+      blamed[at] =
+          std::string(right.name) + " with seed " + std::to_string(at % seeds) + clean.message();
+    }
+  });
+  const auto rate = [](const char* what, const std::vector<std::string>& failures) {
+    std::size_t right = 0;
+    for (const std::string& failure : failures) {
+      right += failure.empty() ? 1U : 0U;
+      EXPECT_EQ(failure, "");
+    }
+    std::printf("%s: %zu of %zu\n", what, right, failures.size());
+  };
+  rate("mutants caught", missed);
+  rate("right ones passed", blamed);
+}
+
+}  // namespace
+}  // namespace headproof
