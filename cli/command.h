@@ -36,5 +36,6 @@ void add_theorems(CLI::App& app, int& exit_code);
 void add_attend(CLI::App& app, int& exit_code);
 void add_conform(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
+void add_serve_library(CLI::App& app, int& exit_code);
 
 }  // namespace headproof::cli

@@ -89,6 +89,7 @@ int main(int argc, char** argv) {
     add_attend(app, exit_code);
     add_conform(app, exit_code);
     add_bench(app, exit_code);
+    add_serve_library(app, exit_code);
     for (CLI::App* verb : app.get_subcommands({})) {
       for (CLI::Option* option : verb->get_options()) option->check(not_empty);
     }

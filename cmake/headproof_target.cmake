@@ -66,3 +66,14 @@ function(headproof_link_headers name)
       $<BUILD_INTERFACE:$<TARGET_PROPERTY:${library},INTERFACE_INCLUDE_DIRECTORIES>>)
   endforeach()
 endfunction()
+
+# headproof_subject(NAME source): a shared library that the checker can ask, subjects/libNAME.so.
+function(headproof_subject name source)
+  add_library(subject_${name} MODULE ${source})
+  set_target_properties(subject_${name} PROPERTIES OUTPUT_NAME ${name} C_STANDARD 11
+    C_EXTENSIONS OFF LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/subjects)
+  target_include_directories(subject_${name} PRIVATE ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(subject_${name} PRIVATE m)
+  headproof_compile(subject_${name})
+  add_dependencies(headproof_tests subject_${name})
+endfunction()

@@ -148,6 +148,8 @@ class AttentionSubject {
   /// What it declares to accept. The checker asks before it relies on it, and narrows it.
   virtual Domain domain() const = 0;
   virtual AttentionReply attend(const AttentionProblem& problem) = 0;
+  /// The one question that it can answer; nothing for a subject that may be asked anything.
+  virtual std::optional<AttentionProblem> only_problem() const { return std::nullopt; }
 };
 
 /// "reference", "canonical", "fused" or "float64" (the definition, computed in double); null for

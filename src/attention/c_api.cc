@@ -216,6 +216,7 @@ int headproof_attention(const headproof_problem* problem, char* error, size_t er
                v = view_of<Scalar>(p.v, v_shape(p));
     const auto out = view_of<Scalar>(p.out, out_shape(p));
     const auto lse = lse_of<Scalar>(p);
+    if (p.A.data != nullptr) return Error{"A.data is not null; this function does not give A"};
     if (auto wrong = alignment_error({{"q", q}, {"k", k}, {"v", v}, {"out", out}, {"lse", lse}})) {
       return *wrong;
     }

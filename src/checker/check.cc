@@ -93,7 +93,9 @@ std::vector<std::string_view> regimes_for(const AttentionTheorem& theorem,
 class Checker {
  public:
   Checker(AttentionSubject& subject, const CheckOptions& options, const Report& report)
-      : options_(options), asker_(subject, report.domain, report.conventions) {}
+      : options_(options),
+        only_(subject.only_problem()),
+        asker_(subject, report.domain, report.conventions) {}
 
   TheoremReport run(const AttentionTheorem& theorem, Clock::time_point deadline) {
     TheoremReport report;
@@ -120,7 +122,8 @@ class Checker {
       if (Clock::now() > deadline && report.cases > 0 && options_.case_number < 0) break;
       const std::string_view regime = names[static_cast<std::size_t>(n) % names.size()];
       Draw draw(asker_.domain, case_seed(options_.seed, theorem.id, n), n, regime);
-      AttentionProblem problem = theorem.draw(draw);
+      if (only_ && report.cases > 0) break;
+      AttentionProblem problem = only_ ? *only_ : theorem.draw(draw);
       Judged judged = judge(theorem, asker_, problem);
       ++report.cases;
       if (judged.outcome == Outcome::not_applicable) continue;
@@ -151,7 +154,8 @@ class Checker {
              std::string regime, TheoremReport& report) {
     const auto start = Clock::now();
     // A crash starts a new process each time, and a time-out waits: fewer tries.
-    const int calls = outcome == Outcome::violated ? 1500 : outcome == Outcome::crashed ? 60 : 0;
+    const int tries = outcome == Outcome::violated ? 1500 : outcome == Outcome::crashed ? 60 : 0;
+    const int calls = only_ ? 0 : tries;
     problem =
         shrink(std::move(problem), asker_.domain, calls, [&](const AttentionProblem& smaller) {
           return since(start) < 3 && judge(theorem, asker_, smaller).outcome == outcome;
@@ -186,6 +190,7 @@ class Checker {
   }
 
   const CheckOptions& options_;
+  const std::optional<AttentionProblem> only_;
   Asker asker_;
 };
 
@@ -206,7 +211,9 @@ Report check(AttentionSubject& subject, const CheckOptions& options) {
   Report report;
   report.subject = subject.name();
   report.seed = options.seed;
-  auto probed = probe_domain(subject);
+  const auto only = subject.only_problem();
+  auto probed =
+      only ? std::variant<Domain, Refusal>(subject.domain()) : probe_domain(subject);
   if (auto* refusal = std::get_if<Refusal>(&probed)) {
     report.domain = subject.domain();
     TheoremReport none;
@@ -218,7 +225,7 @@ Report check(AttentionSubject& subject, const CheckOptions& options) {
     return report;
   }
   report.domain = std::get<Domain>(std::move(probed));
-  report.conventions = identify(subject, report.domain);
+  if (!only) report.conventions = identify(subject, report.domain);
 
   std::vector<const AttentionTheorem*> chosen;
   for (const AttentionTheorem& theorem : attention_theorems()) {

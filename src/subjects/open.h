@@ -18,7 +18,10 @@ struct SubjectOptions {
   std::string device = "cpu";
   Dtype dtype = Dtype::float32;
   Layout layout = Layout::bhsd;
-  double first_call_seconds = 60, call_seconds = 10;  ///< limits of the first and of later calls
+  /// Limits of the first call, as of the start before it, and of later ones.
+  double first_call_seconds = 60, call_seconds = 10;
+  /// The command headproof, which loads libraries in a process of its own.
+  std::string program = "/proc/self/exe";
 };
 
 /// Attention (q, k, v) -> out, or a whole head (x, weights) -> out: one of the two is null.
@@ -28,8 +31,12 @@ struct OpenedSubject {
 };
 
 /// "./libmine.so[:symbol]", "python:module:function", "head:python:module:function",
-/// "command:...", "builtin:NAME", "mutant:NAME" or "recorded:DIR". The error says what is wrong
-/// with the name, or what could not be started.
+/// "command:...", "head:command:...", "builtin:NAME", "mutant:NAME" or "recorded:DIR". The error
+/// says what is wrong with the name, or what could not be started. docs/subjects.md has the rest.
 Result<OpenedSubject> open_subject(std::string_view name, const SubjectOptions& options = {});
+
+/// A working subject to start from, as source text: "c", "cpp", "python" or "pipe"; empty for
+/// another language.
+std::string_view subject_template(std::string_view language);
 
 }  // namespace headproof
