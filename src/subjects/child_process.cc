@@ -147,9 +147,10 @@ bool ChildProcess::ended_within(double seconds) {
   const auto start = Clock::now();
   std::chrono::microseconds wait(200);
   while (!ended_) {
-    if (::waitpid(pid_, &status_, WNOHANG) == pid_) {
-      ended_ = true;
-      ::kill(-pid_, SIGKILL);  // what it has started is of no use without it
+    siginfo_t info{};
+    if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        info.si_pid == pid_) {
+      kill_group();  // what it has started is of no use without it
     } else if (since(start) >= seconds) {
       break;
     } else {
