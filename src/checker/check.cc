@@ -212,8 +212,7 @@ Report check(AttentionSubject& subject, const CheckOptions& options) {
   report.subject = subject.name();
   report.seed = options.seed;
   const auto only = subject.only_problem();
-  auto probed =
-      only ? std::variant<Domain, Refusal>(subject.domain()) : probe_domain(subject);
+  auto probed = only ? std::variant<Domain, Refusal>(subject.domain()) : probe_domain(subject);
   if (auto* refusal = std::get_if<Refusal>(&probed)) {
     report.domain = subject.domain();
     TheoremReport none;

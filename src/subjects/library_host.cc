@@ -139,7 +139,7 @@ double load(int dtype, const unsigned char* place) {
     return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
   }
   const int exponent = half >> 10 & 31, fraction = half & 1023;
-  const double size = exponent == 31 ? (fraction == 0 ? HUGE_VAL : std::nan(""))
+  const double size = exponent == 31  ? (fraction == 0 ? HUGE_VAL : std::nan(""))
                       : exponent == 0 ? std::ldexp(fraction, -24)
                                       : std::ldexp(1024 + fraction, exponent - 25);
   return half & 0x8000 ? -size : size;
@@ -154,9 +154,8 @@ class Guarded {
       : shape_(shape), dtype_(dtype), name_(std::move(name)) {
     const auto [batch, heads, rows, channels] = shape;
     const Index width = channels + gap;
-    strides_ = heads_inside
-                   ? std::array<Index, 4>{rows * heads * width, width, heads * width, 1}
-                   : std::array<Index, 4>{heads * rows * width, rows * width, width, 1};
+    strides_ = heads_inside ? std::array<Index, 4>{rows * heads * width, width, heads * width, 1}
+                            : std::array<Index, 4>{heads * rows * width, rows * width, width, 1};
     const Index size = batch * heads * rows * width * size_of(dtype);
     // Wide enough for a write that is off by a row, a head or a whole tensor.
     zone_ = 4096 + std::min<Index>(size, 1 << 20) / 64 * 64;
@@ -247,8 +246,7 @@ class Call {
     prepare();
     if (auto line = refusal(subject_.attention(&c_, error_.data(), error_.size()))) return *line;
     if (problem_.d_out) {
-      if (auto line =
-              refusal(subject_.backward(&c_, &gradients_, error_.data(), error_.size()))) {
+      if (auto line = refusal(subject_.backward(&c_, &gradients_, error_.data(), error_.size()))) {
         return *line;
       }
     }
@@ -260,8 +258,7 @@ class Call {
     if (problem_.want_lse) answer.lse = without_channels(lse_->tensor());
     if (problem_.want_weights) answer.weights = weights_->tensor();
     if (problem_.d_out) {
-      answer.gradients =
-          AttentionGradients<double>{d_q_->tensor(), d_k_->tensor(), d_v_->tensor()};
+      answer.gradients = AttentionGradients<double>{d_q_->tensor(), d_k_->tensor(), d_v_->tensor()};
     }
     const std::string numbers = format_answer(answer, domain_);
     return std::string("ok") + (changed ? " inputs_changed=1" : "") +
@@ -277,7 +274,8 @@ class Call {
     std::string why = in_one_line(error_.data());
     if (why.empty()) why = "the library gave no reason";
     if (status == HEADPROOF_UNSUPPORTED) return "unsupported " + why + "\n";
-    if (status == HEADPROOF_USED_WRONGLY || status == HEADPROOF_FAILED) return "error " + why + "\n";
+    if (status == HEADPROOF_USED_WRONGLY || status == HEADPROOF_FAILED)
+      return "error " + why + "\n";
     return "error the library returned " + std::to_string(status) + ", which is no status of " +
            "headproof/subject.h\n";
   }
@@ -497,8 +495,8 @@ std::pair<std::string, std::string> library_and_symbol(std::string_view name) {
   const std::size_t colon = name.rfind(':');
   const auto is_symbol = [](std::string_view text) {
     return !text.empty() && std::all_of(text.begin(), text.end(), [](char letter) {
-      return letter == '_' || (letter >= '0' && letter <= '9') || (letter >= 'A' && letter <= 'Z') ||
-             (letter >= 'a' && letter <= 'z');
+      return letter == '_' || (letter >= '0' && letter <= '9') ||
+             (letter >= 'A' && letter <= 'Z') || (letter >= 'a' && letter <= 'z');
     });
   };
   if (colon != name.npos && is_symbol(name.substr(colon + 1))) {
