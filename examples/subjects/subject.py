@@ -26,6 +26,6 @@ def my_attention(q, k, v, is_causal=True, scale=None, attn_mask=None):
     weights = np.exp(scores - largest)
     total = weights.sum(axis=-1, keepdims=True)
     weights = np.divide(weights, total, out=np.zeros_like(weights), where=total != 0)
-    # A value that no query may see must reach nothing, not even as 0 * NaN.
-    seen = np.broadcast_to(allowed, scores.shape).any(axis=-2)[..., None]
-    return weights @ np.where(seen, v, number(0))
+    # Not weights @ v: a value that a query may not see must not reach it, not even as 0 * NaN.
+    products = weights[..., None] * v[..., None, :, :]
+    return np.where(allowed[..., None], products, number(0)).sum(axis=-2)
