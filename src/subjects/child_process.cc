@@ -229,7 +229,7 @@ std::variant<ChildProcess::Reply, Refusal> ChildProcess::ask(std::string_view qu
     const std::size_t size =
         received_.size() + static_cast<std::size_t>(std::max<ssize_t>(early, 0));
     return Refusal{Refusal::Kind::failed, "the subject wrote at least " + std::to_string(size) +
-                                              " bytes more than its answer before"};
+                                              " bytes before it was asked"};
   }
   for (;;) {
     if (!question.empty()) {
