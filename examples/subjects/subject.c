@@ -15,8 +15,8 @@ static const float* row(const struct headproof_input* input, int64_t b, int64_t 
 }
 
 /* One row of out: softmax(scale q k^T) v over the keys 0 .. keys - 1. */
-static void attend(const struct headproof_problem* p, int64_t b, int64_t h, int64_t i,
-                   int64_t keys, double scale, float* weights) {
+static void attend(const struct headproof_problem* p, int64_t b, int64_t h, int64_t i, int64_t keys,
+                   double scale, float* weights) {
   const int64_t kv = h / (p->num_heads / p->num_kv_heads);
   const float* q = row(&p->q, b, h, i);
   float largest = -INFINITY, sum = 0;
@@ -33,8 +33,8 @@ static void attend(const struct headproof_problem* p, int64_t b, int64_t h, int6
     weights[j] = expf(weights[j] - largest);
     sum += weights[j];
   }
-  float* out = (float*)p->out.data + b * p->out.strides[0] + h * p->out.strides[1] +
-               i * p->out.strides[2];
+  float* out =
+      (float*)p->out.data + b * p->out.strides[0] + h * p->out.strides[1] + i * p->out.strides[2];
   for (int64_t c = 0; c < p->value_dim; ++c) {
     float value = 0;
     for (int64_t j = 0; j < keys; ++j) {

@@ -14,7 +14,8 @@
 
 namespace {
 
-/// The row of q, k, v or out at batch b, head h and position i; dense, since no strides are offered.
+/// The row of q, k, v or out at batch b, head h and position i; dense, since no strides are
+/// offered.
 template <class Tensor>
 auto* row(const Tensor& tensor, std::int64_t b, std::int64_t h, std::int64_t i) {
   using Float = decltype(tensor.data);
@@ -53,8 +54,7 @@ void attend(const headproof_problem& p, std::int64_t b, std::int64_t h, std::int
 
 int attention(const headproof_problem* problem, char* error, std::size_t error_size) try {
   const headproof_problem& p = *problem;
-  const double scale =
-      p.has_scale != 0 ? p.scale : 1 / std::sqrt(static_cast<double>(p.head_dim));
+  const double scale = p.has_scale != 0 ? p.scale : 1 / std::sqrt(static_cast<double>(p.head_dim));
   for (std::int64_t b = 0; b < p.batch; ++b) {
     for (std::int64_t h = 0; h < p.num_heads; ++h) {
       for (std::int64_t i = 0; i < p.seq_len_q; ++i) {

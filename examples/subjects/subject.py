@@ -11,7 +11,8 @@ import numpy as np
 def my_attention(q, k, v, is_causal=True, scale=None, attn_mask=None):
     """q, k, v: float32 of shape [batch, num_heads, seq_len, head_dim]; so is what is returned."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    scores = np.float32(scale) * (q @ k.swapaxes(-1, -2))
+    number = q.dtype.type  # float32, and what is asked for is returned
+    scores = number(scale) * (q @ k.swapaxes(-1, -2))
     allowed = np.ones(scores.shape[-2:], bool)
     if is_causal:
         allowed = np.tril(allowed)
@@ -20,11 +21,11 @@ def my_attention(q, k, v, is_causal=True, scale=None, attn_mask=None):
             allowed = allowed & attn_mask
         else:
             scores = scores + attn_mask
-    scores = np.where(allowed, scores, np.float32(-np.inf))
-    largest = scores.max(axis=-1, keepdims=True, initial=np.finfo(np.float32).min)
+    scores = np.where(allowed, scores, number(-np.inf))
+    largest = scores.max(axis=-1, keepdims=True, initial=np.finfo(q.dtype).min)
     weights = np.exp(scores - largest)
     total = weights.sum(axis=-1, keepdims=True)
     weights = np.divide(weights, total, out=np.zeros_like(weights), where=total != 0)
-    # A value that no query may see must reach nothing, not even as 0 * NaN.
-    seen = np.broadcast_to(allowed, scores.shape).any(axis=-2)[..., None]
-    return weights @ np.where(seen, v, np.float32(0))
+    # Not weights @ v: a value that a query may not see must not reach it, not even as 0 * NaN.
+    products = weights[..., None] * v[..., None, :, :]
+    return np.where(allowed[..., None], products, number(0)).sum(axis=-2)

@@ -163,13 +163,13 @@ enum headproof_layout {
    It is asked only for what it offers. Strides of results are those of the layout, and so are
    those of inputs unless it offers strides. A result's memory holds NaN before it is written. */
 struct headproof_subject {
-  uint32_t abi_version; /* HEADPROOF_ABI_VERSION */
-  uint32_t struct_size; /* sizeof(struct headproof_subject) */
-  const char* name;     /* may be null */
-  int32_t dtype;        /* enum headproof_dtype */
-  int32_t layout;       /* enum headproof_layout */
-  uint64_t features;    /* enum headproof_feature, added up */
-  int64_t head_dims[8]; /* the allowed ones, then 0; none: any */
+  uint32_t abi_version;    /* HEADPROOF_ABI_VERSION */
+  uint32_t struct_size;    /* sizeof(struct headproof_subject) */
+  const char* name;        /* may be null */
+  int32_t dtype;           /* enum headproof_dtype */
+  int32_t layout;          /* enum headproof_layout */
+  uint64_t features;       /* enum headproof_feature, added up */
+  int64_t head_dims[8];    /* the allowed ones, then 0; none: any */
   int64_t length_multiple; /* of which seq_len_q and seq_len_k must be multiples; 0 for any */
   int64_t max_length;      /* of seq_len_q and seq_len_k; 0 for any */
 

@@ -108,8 +108,8 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const std::vector<std:
   ::posix_spawnattr_setsigmask(&attributes, &none);
   ::posix_spawnattr_setsigdefault(&attributes, &all);
   ::posix_spawnattr_setpgroup(&attributes, 0);
-  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-                                              POSIX_SPAWN_SETPGROUP);
+  ::posix_spawnattr_setflags(
+      &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   std::vector<char*> arguments;
   for (const std::string& argument : argv) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
@@ -196,8 +196,8 @@ std::string ChildProcess::last_words() {
 Refusal ChildProcess::gone(std::size_t bytes, Index of) {
   std::string answer = "before it answered";
   if (of > 0) {
-    answer = "after " + std::to_string(bytes) + " of the " + std::to_string(of) +
-             " bytes of its answer";
+    answer =
+        "after " + std::to_string(bytes) + " of the " + std::to_string(of) + " bytes of its answer";
   }
   if (!ended_within(0.5)) {
     kill_group();
@@ -226,9 +226,10 @@ std::variant<ChildProcess::Reply, Refusal> ChildProcess::ask(std::string_view qu
   const ssize_t early = ::read(from_, part.data(), part.size());
   if (early == 0) return gone(0, 0);
   if (early > 0 || !received_.empty()) {
-    const std::size_t size = received_.size() + static_cast<std::size_t>(std::max<ssize_t>(early, 0));
+    const std::size_t size =
+        received_.size() + static_cast<std::size_t>(std::max<ssize_t>(early, 0));
     return Refusal{Refusal::Kind::failed, "the subject wrote at least " + std::to_string(size) +
-                                              " bytes more than its answer before"};
+                                              " bytes before it was asked"};
   }
   for (;;) {
     if (!question.empty()) {
@@ -246,9 +247,8 @@ std::variant<ChildProcess::Reply, Refusal> ChildProcess::ask(std::string_view qu
                                                    seconds_text(seconds) + " and was ended" +
                                                    last_words()};
     }
-    std::array<pollfd, 3> wait = {{{from_, POLLIN, 0},
-                                   {errors_, POLLIN, 0},
-                                   {question.empty() ? -1 : to_, POLLOUT, 0}}};
+    std::array<pollfd, 3> wait = {
+        {{from_, POLLIN, 0}, {errors_, POLLIN, 0}, {question.empty() ? -1 : to_, POLLOUT, 0}}};
     // Now and then the process itself is looked at: what it has started may hold its pipe open.
     const int slice = static_cast<int>(std::min(left, 0.1) * 1000) + 1;
     const int ready = ::poll(wait.data(), wait.size(), slice);
@@ -267,11 +267,11 @@ std::variant<ChildProcess::Reply, Refusal> ChildProcess::ask(std::string_view qu
       if (newline == std::string::npos && received_.size() <= longest_line) continue;
       reply.line = received_.substr(0, newline);
       auto size = newline == std::string::npos
-                      ? std::variant<Index, Refusal>(Refusal{
-                            Refusal::Kind::failed,
-                            "the subject wrote " + std::to_string(received_.size()) +
-                                " bytes without the end of a line: " +
-                                in_one_line(std::string_view(received_).substr(0, 40))})
+                      ? std::variant<Index, Refusal>(
+                            Refusal{Refusal::Kind::failed,
+                                    "the subject wrote " + std::to_string(received_.size()) +
+                                        " bytes without the end of a line: " +
+                                        in_one_line(std::string_view(received_).substr(0, 40))})
                       : follows(reply.line);
       if (auto* refusal = std::get_if<Refusal>(&size)) {
         received_.erase(0, std::min(newline, received_.size() - 1) + 1);

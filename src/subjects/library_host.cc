@@ -7,16 +7,14 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cerrno>
-#include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <thread>
 #include <vector>
 
 #include "headproof/subject.h"
+#include "subjects/guarded.h"
 #include "subjects/protocol.h"
 
 namespace headproof {
@@ -87,149 +85,6 @@ class Channel {
   std::string received_;
 };
 
-Index size_of(int dtype) {
-  return dtype == HEADPROOF_FLOAT64 ? 8 : dtype == HEADPROOF_FLOAT32 ? 4 : 2;
-}
-
-/// A number of that dtype, and back. `value` is one that the dtype represents, so that nothing is
-/// rounded.
-void store(double value, int dtype, unsigned char* place) {
-  if (dtype == HEADPROOF_FLOAT64) {
-    std::memcpy(place, &value, 8);
-    return;
-  }
-  const auto single = static_cast<float>(value);
-  if (dtype == HEADPROOF_FLOAT32) {
-    std::memcpy(place, &single, 4);
-    return;
-  }
-  const auto bits = std::bit_cast<std::uint32_t>(single);
-  auto half = static_cast<std::uint16_t>(bits >> 16);  // bfloat16
-  if (dtype == HEADPROOF_FLOAT16) {
-    const auto sign = static_cast<std::uint32_t>(bits >> 16 & 0x8000U);
-    std::uint32_t rest = 0;
-    if (std::isnan(value)) {
-      rest = 0x7E00;
-    } else if (std::isinf(value)) {
-      rest = 0x7C00;
-    } else if (std::fabs(single) < 0x1p-14F) {
-      rest = static_cast<std::uint32_t>(std::fabs(single) * 0x1p24F);
-    } else {
-      rest = ((bits & 0x7FFFFFFFU) - (112U << 23)) >> 13;
-    }
-    half = static_cast<std::uint16_t>(sign | rest);
-  }
-  std::memcpy(place, &half, 2);
-}
-
-double load(int dtype, const unsigned char* place) {
-  if (dtype == HEADPROOF_FLOAT64) {
-    double value = 0;
-    std::memcpy(&value, place, 8);
-    return value;
-  }
-  if (dtype == HEADPROOF_FLOAT32) {
-    float value = 0;
-    std::memcpy(&value, place, 4);
-    return value;
-  }
-  std::uint16_t half = 0;
-  std::memcpy(&half, place, 2);
-  if (dtype == HEADPROOF_BFLOAT16) {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
-  }
-  const int exponent = half >> 10 & 31, fraction = half & 1023;
-  const double size = exponent == 31 ? (fraction == 0 ? HUGE_VAL : std::nan(""))
-                      : exponent == 0 ? std::ldexp(fraction, -24)
-                                      : std::ldexp(1024 + fraction, exponent - 25);
-  return half & 0x8000 ? -size : size;
-}
-
-/// Memory for a tensor between guard zones. Everything is NaN until it is written: numbers that a
-/// subject leaves out, and those that it reads beyond the ends, show.
-class Guarded {
- public:
-  Guarded(std::string name, const std::array<Index, 4>& shape, int dtype, bool heads_inside,
-          Index gap)
-      : shape_(shape), dtype_(dtype), name_(std::move(name)) {
-    const auto [batch, heads, rows, channels] = shape;
-    const Index width = channels + gap;
-    strides_ = heads_inside
-                   ? std::array<Index, 4>{rows * heads * width, width, heads * width, 1}
-                   : std::array<Index, 4>{heads * rows * width, rows * width, width, 1};
-    const Index size = batch * heads * rows * width * size_of(dtype);
-    // Wide enough for a write that is off by a row, a head or a whole tensor.
-    zone_ = 4096 + std::min<Index>(size, 1 << 20) / 64 * 64;
-    size_ = size;
-    bytes_.assign(static_cast<std::size_t>(2 * zone_ + size), blank);
-    if (gap > 0) offset_ = size_of(dtype);  // a row does not begin where a cache line does
-  }
-
-  void* data() { return bytes_.data() + zone_ + offset_; }
-  const std::array<Index, 4>& strides() const { return strides_; }
-
-  template <class T>
-  void fill(const Tensor<T, 4>& tensor) {
-    auto from = tensor.begin();
-    for_each([&](unsigned char* place) { store(static_cast<double>(*from++), dtype_, place); });
-    before_ = {bytes_.begin(), bytes_.end()};
-  }
-
-  Tensor<double, 4> tensor() {
-    Tensor<double, 4> tensor(shape_);
-    auto to = tensor.begin();
-    for_each([&](const unsigned char* place) { *to++ = load(dtype_, place); });
-    return tensor;
-  }
-
-  /// Whether what `fill` wrote has changed.
-  bool changed() const { return std::memcmp(before_.data(), bytes_.data(), bytes_.size()) != 0; }
-
-  /// What was written beyond the ends, as a sentence.
-  std::optional<std::string> trespass() const {
-    const unsigned char* all = bytes_.data();
-    const Index behind = zone_ + size_, end = behind + zone_;
-    if (is_blank(all, zone_) && is_blank(all + behind, zone_)) return std::nullopt;
-    Index count = 0, farthest = 0;
-    bool before = false;
-    for (Index at = 0; at < end; at = at + 1 == zone_ ? behind : at + 1) {
-      if (all[at] == blank) continue;
-      ++count;
-      const Index distance = at < zone_ ? zone_ - at : at + 1 - behind;
-      if (distance > farthest) {
-        farthest = distance;
-        before = at < zone_;
-      }
-    }
-    return "it wrote " + std::to_string(count) + " bytes outside of " + name_ + ", up to " +
-           std::to_string(farthest) + " bytes " +
-           (before ? "before its first number" : "after its last number");
-  }
-
- private:
-  static constexpr unsigned char blank = 0xFF;
-
-  static bool is_blank(const unsigned char* zone, Index size) {
-    return zone[0] == blank && std::memcmp(zone, zone + 1, static_cast<std::size_t>(size - 1)) == 0;
-  }
-
-  template <class Visit>
-  void for_each(Visit&& visit) {
-    const Index element = size_of(dtype_);
-    std::array<Index, 4> strides = strides_;
-    for (Index& stride : strides) stride *= element;
-    const View<unsigned char, 4> view(static_cast<unsigned char*>(data()), shape_, strides);
-    view.for_each([&](unsigned char& first) { visit(&first); });
-  }
-
-  std::array<Index, 4> shape_, strides_{};
-  int dtype_;
-  std::string name_;
-  Index zone_ = 0, size_ = 0, offset_ = 0;
-  std::vector<unsigned char, AlignedAllocator<unsigned char>> bytes_;
-  std::vector<unsigned char> before_;
-};
-
 int code_of(Dtype dtype) {
   constexpr std::array codes = {HEADPROOF_FLOAT32, HEADPROOF_FLOAT64, HEADPROOF_FLOAT16,
                                 HEADPROOF_BFLOAT16};
@@ -247,8 +102,7 @@ class Call {
     prepare();
     if (auto line = refusal(subject_.attention(&c_, error_.data(), error_.size()))) return *line;
     if (problem_.d_out) {
-      if (auto line =
-              refusal(subject_.backward(&c_, &gradients_, error_.data(), error_.size()))) {
+      if (auto line = refusal(subject_.backward(&c_, &gradients_, error_.data(), error_.size()))) {
         return *line;
       }
     }
@@ -260,8 +114,7 @@ class Call {
     if (problem_.want_lse) answer.lse = without_channels(lse_->tensor());
     if (problem_.want_weights) answer.weights = weights_->tensor();
     if (problem_.d_out) {
-      answer.gradients =
-          AttentionGradients<double>{d_q_->tensor(), d_k_->tensor(), d_v_->tensor()};
+      answer.gradients = AttentionGradients<double>{d_q_->tensor(), d_k_->tensor(), d_v_->tensor()};
     }
     const std::string numbers = format_answer(answer, domain_);
     return std::string("ok") + (changed ? " inputs_changed=1" : "") +
@@ -277,7 +130,8 @@ class Call {
     std::string why = in_one_line(error_.data());
     if (why.empty()) why = "the library gave no reason";
     if (status == HEADPROOF_UNSUPPORTED) return "unsupported " + why + "\n";
-    if (status == HEADPROOF_USED_WRONGLY || status == HEADPROOF_FAILED) return "error " + why + "\n";
+    if (status == HEADPROOF_USED_WRONGLY || status == HEADPROOF_FAILED)
+      return "error " + why + "\n";
     return "error the library returned " + std::to_string(status) + ", which is no status of " +
            "headproof/subject.h\n";
   }
@@ -497,8 +351,8 @@ std::pair<std::string, std::string> library_and_symbol(std::string_view name) {
   const std::size_t colon = name.rfind(':');
   const auto is_symbol = [](std::string_view text) {
     return !text.empty() && std::all_of(text.begin(), text.end(), [](char letter) {
-      return letter == '_' || (letter >= '0' && letter <= '9') || (letter >= 'A' && letter <= 'Z') ||
-             (letter >= 'a' && letter <= 'z');
+      return letter == '_' || (letter >= '0' && letter <= '9') ||
+             (letter >= 'A' && letter <= 'Z') || (letter >= 'a' && letter <= 'z');
     });
   };
   if (colon != name.npos && is_symbol(name.substr(colon + 1))) {

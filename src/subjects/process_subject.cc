@@ -65,8 +65,8 @@ class SubjectProcess {
   }
 
   /// The line of the reply as `accept` takes it, which says how many bytes follow, and these bytes.
-  std::variant<std::string, Refusal> ask(
-      std::string_view question, const std::function<Result<Index>(const Line&)>& accept) {
+  std::variant<std::string, Refusal> ask(std::string_view question,
+                                         const std::function<Result<Index>(const Line&)>& accept) {
     const auto begin = std::chrono::steady_clock::now();
     if (!child_) {
       auto started = start();
@@ -80,11 +80,11 @@ class SubjectProcess {
         return *refusal;
       }
       const auto size = accept(line);
-      if (!size) return Refusal{Refusal::Kind::failed, "the subject's reply " + size.error().message};
+      if (!size)
+        return Refusal{Refusal::Kind::failed, "the subject's reply " + size.error().message};
       return *size;
     };
-    auto reply =
-        child_->ask(question, answered_ ? options_.call_seconds : first_seconds_, follows);
+    auto reply = child_->ask(question, answered_ ? options_.call_seconds : first_seconds_, follows);
     if (auto* refusal = std::get_if<Refusal>(&reply)) {
       if (!usable) child_.reset();
       return *refusal;

@@ -53,9 +53,7 @@ class Processes : public testing::Test {
     return HEADPROOF_EXAMPLES "/subjects/lib" + name;
   }
   /// The subject tests/subjects/faults.cc has under that name.
-  static std::string fault(const std::string& name) {
-    return library("faults.so:faults_" + name);
-  }
+  static std::string fault(const std::string& name) { return library("faults.so:faults_" + name); }
   /// A subject on the pipe as a shell script; `$line` is the question after the hello.
   static std::string script(const std::string& answer) {
     return "command:sh -c 'read -r line; echo ok; read -r line; " + answer + "'";
@@ -202,8 +200,8 @@ TEST_F(Processes, LibraryIsHandedHalfPrecision) {
     const bool half = subject->domain().dtype == Dtype::float16;
     AttentionProblem problem = draw(1, 1, 8, 8, 1, 1);
     const float smallest = half ? 0x1p-24F : 0x1p-133F, largest = half ? 65504 : 0x1.FEp127F;
-    const float values[] = {0,       -0.0F, smallest, -3 * smallest, largest, HUGE_VALF,
-                            -1.375F, half ? 0x1p-14F : 0x1p-126F};
+    const float values[] = {0,       -0.0F,     smallest, -3 * smallest,
+                            largest, HUGE_VALF, -1.375F,  half ? 0x1p-14F : 0x1p-126F};
     std::copy(std::begin(values), std::end(values), problem.v.begin());
     problem.v.data()[15] = std::numeric_limits<float>::quiet_NaN();
     const auto reply = subject->attend(problem);
@@ -282,7 +280,7 @@ TEST_F(Processes, LibrariesThatFailAreEachToldInASentence) {
       {"leave", Kind::crashed, "ended with exit status 0 before it answered"},
       {"leave_7", Kind::crashed, "ended with exit status 7 before it answered"},
       {"write_after", Kind::crashed,
-       "it wrote 4 bytes outside of out, up to 8 bytes after its last number"},
+       "it wrote 8 bytes outside of out, up to 8 bytes after its last number"},
       {"write_before", Kind::crashed,
        "it wrote 4 bytes outside of out, up to 12 bytes before its first number"},
       {"refuse", Kind::unsupported, "no such matter"},
@@ -402,13 +400,18 @@ TEST_F(Processes, ProgramsOnThePipeAreEachToldInASentence) {
     SCOPED_TRACE(answer);
     expect_refused(open(script(answer))->attend(plain()), kind, part);
   }
-  expect_error("command:sh -c 'echo ok dtype=float8; sleep 9'", "has dtype=float8; it must be");
-  expect_error("command:sh -c 'echo ok head_dims=4,x; sleep 9'", "has head_dims=x");
-  expect_error("command:sh -c 'echo ok features=flying; sleep 9'", "has the feature 'flying'");
-  expect_error("command:sh -c 'echo ok features=scale; sleep 9'", "neither causal nor non_causal");
-  expect_error("command:sh -c 'echo ok protocol=9; sleep 9'", "speaks version 9");
-  expect_error("command:sh -c 'echo ok color=1; sleep 9'", "has 'color'; it knows protocol");
-  expect_error("command:sh -c 'echo ok kind=head; sleep 9'", "write head: before its name");
+  expect_error("command:sh -c 'read -r line; echo ok dtype=float8; sleep 9'",
+               "has dtype=float8; it must be");
+  expect_error("command:sh -c 'read -r line; echo ok head_dims=4,x; sleep 9'", "has head_dims=x");
+  expect_error("command:sh -c 'read -r line; echo ok features=flying; sleep 9'",
+               "has the feature 'flying'");
+  expect_error("command:sh -c 'read -r line; echo ok features=scale; sleep 9'",
+               "neither causal nor non_causal");
+  expect_error("command:sh -c 'read -r line; echo ok protocol=9; sleep 9'", "speaks version 9");
+  expect_error("command:sh -c 'read -r line; echo ok color=1; sleep 9'",
+               "has 'color'; it knows protocol");
+  expect_error("command:sh -c 'read -r line; echo ok kind=head; sleep 9'",
+               "write head: before its name");
   expect_error("command:true", "ended with exit status 0 before it answered");
 }
 
@@ -418,13 +421,13 @@ TEST_F(Processes, AProgramThatGoesOnWritingIsNotBelievedLater) {
   expect_refused(subject->attend(plain()), Refusal::Kind::unsupported, "does not do this");
   std::this_thread::sleep_for(std::chrono::milliseconds(600));
   expect_refused(subject->attend(plain()), Refusal::Kind::failed,
-                 "wrote at least 5 bytes more than its answer before");
+                 "wrote at least 5 bytes before it was asked");
 }
 
 // A question larger than any pipe meets a subject that answers before it has read it, and one that
 // never reads.
 TEST_F(Processes, LargeQuestionsDoNotBlock) {
-  const AttentionProblem large = draw(300, 300, 64, 64, 8, 8);
+  const AttentionProblem large = draw(20, 20, 4096, 4096);
   const auto right = open(library("subject_c.so"));
   expect_right(right->attend(large), large, right->domain());
   options.call_seconds = options.first_call_seconds = 1;
@@ -443,7 +446,7 @@ TEST_F(Processes, LeaveNothingBehind) {
   const auto before = count();
   for (int turn = 0; turn < 3; ++turn) {
     const auto subject = open("command:sh -c 'read -r line; echo ok; exec <&-; sleep 0.1'");
-    const auto reply = subject->attend(draw(300, 300, 64, 64));
+    const auto reply = subject->attend(draw(20, 20, 4096, 4096));
     EXPECT_TRUE(std::holds_alternative<Refusal>(reply));
   }
   EXPECT_EQ(count(), before);
@@ -505,16 +508,16 @@ TEST_F(PythonSubjects, OfferWhatTheirSignatureNames) {
   const Features few = features("q, k, v, **rest");
   EXPECT_TRUE(few.has(Feature::non_causal));
   EXPECT_TRUE(few.has(Feature::strides));
-  for (Feature feature : {Feature::causal, Feature::scale, Feature::mask, Feature::grouped_heads,
-                          Feature::window, Feature::softcap, Feature::lse, Feature::backward,
-                          Feature::threads, Feature::decode}) {
+  for (Feature feature :
+       {Feature::causal, Feature::scale, Feature::mask, Feature::grouped_heads, Feature::window,
+        Feature::softcap, Feature::lse, Feature::backward, Feature::threads, Feature::decode}) {
     EXPECT_FALSE(few.has(feature)) << name_of(feature);
   }
-  const Features many =
-      features("q, k, v, causal, softmax_scale=1, attn_mask=None, enable_gqa=False, "
-               "window_size=(-1, -1), softcap=0, key_length=None, query_offset=None, "
-               "return_lse=False, return_weights=False, threads=None, decode=False",
-               "f.headproof = {'head_dims': (16, 32), 'length_multiple': 4, 'name': 'me'}\n");
+  const Features many = features(
+      "q, k, v, causal, softmax_scale=1, attn_mask=None, enable_gqa=False, "
+      "window_size=(-1, -1), softcap=0, key_length=None, query_offset=None, "
+      "return_lse=False, return_weights=False, threads=None, decode=False",
+      "f.headproof = {'head_dims': (16, 32), 'length_multiple': 4, 'name': 'me'}\n");
   Features expected = Features::all();
   expected.set(Feature::backward, false);
   for (int at = 0; at < feature_count; ++at) {
@@ -581,8 +584,8 @@ TEST_F(PythonSubjects, ThatFailAreEachToldInASentence) {
   }
   options.call_seconds = 0.5;
   options.first_call_seconds = 5;
-  const auto hangs = python(
-      "def f(q, k, v, is_causal=True):\n  while q.shape[2] == 4: pass\n  return v\n");
+  const auto hangs =
+      python("def f(q, k, v, is_causal=True):\n  while q.shape[2] == 4: pass\n  return v\n");
   expect_right(hangs->attend(draw(1, 1, 2, 2)), draw(1, 1, 2, 2), hangs->domain());
   expect_refused(hangs->attend(draw(4, 4, 2, 2)), Kind::timed_out, "within 0.5 s");
 }
@@ -637,8 +640,8 @@ TEST_F(PythonSubjects, MayBeDoubleOrHalfAndInAnotherLayout) {
   write("mine.py", subject_template("python"));
   write("bshd.py",
         "import mine\ndef f(q, k, v, is_causal=True):\n"
-        "  turn = lambda x: x.transpose(0, 2, 1, 3)\n"
-        "  return turn(mine.my_attention(turn(q), turn(k), turn(v), is_causal))\n");
+        "  turn = lambda x: x.transpose(0, 2, 1, 3).astype('float32')\n"
+        "  return turn(mine.my_attention(turn(q), turn(k), turn(v), is_causal)).astype(q.dtype)\n");
   options.layout = Layout::bshd;
   for (Dtype dtype : {Dtype::float32, Dtype::float16}) {
     options.dtype = dtype;

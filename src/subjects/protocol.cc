@@ -200,8 +200,8 @@ Result<Hello> parse_hello(const Line& line) {
   const auto version = line.number("protocol", protocol_version);
   if (!version) return version.error();
   if (*version != protocol_version) {
-    return Error{"speaks version " + std::to_string(*version) + " of the protocol; this is version " +
-                 std::to_string(protocol_version)};
+    return Error{"speaks version " + std::to_string(*version) +
+                 " of the protocol; this is version " + std::to_string(protocol_version)};
   }
   Hello hello;
   hello.name = in_one_line(line.find("name").value_or(""));
@@ -366,16 +366,16 @@ std::optional<Error> read_options(const Line& line, AttentionProblem& problem) {
 Result<AttentionProblem> parse_question(const Line& line, std::string_view payload,
                                         const Domain& domain) {
   if (const auto key = line.unknown(
-          {"dtype",     "layout",    "batch",        "num_heads", "num_kv_heads", "seq_len_q",
-           "seq_len_k", "head_dim",  "value_dim",    "causal",    "scale",        "query_offset",
-           "window",    "softcap",   "mask",         "bias",      "key_length",   "threads",
-           "strided",   "decode",    "lse",          "weights",   "backward",     "bytes"})) {
+          {"dtype",     "layout",   "batch",     "num_heads", "num_kv_heads", "seq_len_q",
+           "seq_len_k", "head_dim", "value_dim", "causal",    "scale",        "query_offset",
+           "window",    "softcap",  "mask",      "bias",      "key_length",   "threads",
+           "strided",   "decode",   "lse",       "weights",   "backward",     "bytes"})) {
     return Error{"has '" + in_one_line(*key) + "', which is not known here"};
   }
   std::array<Index, 7> sizes{};
   std::size_t at = 0;
-  for (std::string_view key : {"batch", "num_heads", "num_kv_heads", "seq_len_q", "seq_len_k",
-                               "head_dim", "value_dim"}) {
+  for (std::string_view key :
+       {"batch", "num_heads", "num_kv_heads", "seq_len_q", "seq_len_k", "head_dim", "value_dim"}) {
     const auto size = line.number(key, -1);
     if (!size) return size.error();
     if (*size < 0) return Error{"has no " + std::string(key)};
@@ -385,7 +385,8 @@ Result<AttentionProblem> parse_question(const Line& line, std::string_view paylo
   const Shape q = {batch, heads, seq_len_q, head_dim}, k = {batch, kv_heads, seq_len_k, head_dim},
               v = {batch, kv_heads, seq_len_k, value_dim},
               out = {batch, heads, seq_len_q, value_dim};
-  const auto q_size = elements({q[0], q[1], q[2], q[3]}), k_size = elements({k[0], k[1], k[2], k[3]}),
+  const auto q_size = elements({q[0], q[1], q[2], q[3]}),
+             k_size = elements({k[0], k[1], k[2], k[3]}),
              v_size = elements({v[0], v[1], v[2], v[3]}),
              out_size = elements({out[0], out[1], out[2], out[3]}),
              logits_size = elements({batch, heads, seq_len_q, seq_len_k});

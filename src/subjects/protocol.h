@@ -1,5 +1,5 @@
-// What goes over the pipe between the checker and a subject in a process of its own: docs/subjects.md
-// as code, both sides of it.
+// What goes over the pipe between the checker and a subject in a process of its own:
+// docs/subjects.md as code, both sides of it.
 #pragma once
 
 #include <optional>

@@ -267,7 +267,7 @@ class Callable:
         self.parameters = named_parameters(function)
         self.inputs = list(self.parameters)[:3 if kind == "attention" else 4]
         self.names = {}
-        for feature, names in OPTIONS.items():
+        for feature, names in OPTIONS.items() if kind == "attention" else ():
             for name in names:
                 if name in self.parameters and feature not in self.names:
                     self.names[feature] = name
@@ -323,7 +323,7 @@ class Callable:
             name, width = self.names["window"], int(question["window"])
             pair = isinstance(self.parameters[name], tuple)
             options[name] = (width - 1, 0 if causal else -1) if pair else width
-        if question["num_heads"] != question["num_kv_heads"] and "grouped_heads" in self.names:
+        if "grouped_heads" in self.names and question["num_heads"] != question["num_kv_heads"]:
             options[self.names["grouped_heads"]] = True
         for feature in ("lse", "weights"):
             if feature in question:

@@ -134,8 +134,8 @@ Result<std::unique_ptr<AttentionSubject>> recorded_subject(const std::filesystem
   }
   Domain domain;
   domain.dtype = options->dtype;
-  domain.features = {Feature::rectangular, Feature::value_dim,     Feature::zero_sizes,
-                     Feature::batches,     Feature::heads,         Feature::grouped_heads,
+  domain.features = {Feature::rectangular, Feature::value_dim, Feature::zero_sizes,
+                     Feature::batches,     Feature::heads,     Feature::grouped_heads,
                      Feature::scale};
   domain.features.set(problem.causal == Causal::none ? Feature::non_causal : Feature::causal, true);
   if (std::filesystem::exists(folder / "A.npy")) {
@@ -149,9 +149,8 @@ Result<std::unique_ptr<AttentionSubject>> recorded_subject(const std::filesystem
     answer.weights = std::move(*weights);
     domain.features.set(Feature::weights, true);
   }
-  return std::unique_ptr<AttentionSubject>(
-      std::make_unique<Recorded>("recorded:" + folder.string(), std::move(domain),
-                                 std::move(problem), std::move(answer)));
+  return std::unique_ptr<AttentionSubject>(std::make_unique<Recorded>(
+      "recorded:" + folder.string(), std::move(domain), std::move(problem), std::move(answer)));
 }
 
 }  // namespace headproof

@@ -1,9 +1,9 @@
 // Anything at all as a line of the protocol with bytes behind it. The first byte chooses the side:
 // what a subject may write, or what a library's process may be asked.
 
-#include <cstdlib>
-
 #include "subjects/protocol.h"
+
+#include <cstdlib>
 
 namespace {
 

@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::uint64_t all = (std::uint64_t{HEADPROOF_OFFERS_DECODE} << 1) - 1;
 constexpr std::uint64_t by_headproof =
-    all & ~std::uint64_t{HEADPROOF_OFFERS_WEIGHTS | HEADPROOF_OFFERS_THREADS |
-                         HEADPROOF_OFFERS_DECODE};
+    all &
+    ~std::uint64_t{HEADPROOF_OFFERS_WEIGHTS | HEADPROOF_OFFERS_THREADS | HEADPROOF_OFFERS_DECODE};
 
 using Attention = int (*)(const headproof_problem*, char*, std::size_t);
 
@@ -149,17 +149,15 @@ headproof_subject picky() {
 }  // namespace
 
 extern "C" {
-extern const headproof_subject faults_right, faults_bshd,
-    faults_double_bshd, faults_crash, faults_stop, faults_leave, faults_leave_7,
-    faults_hang, faults_crash_when_long, faults_print, faults_chatter, faults_write_after,
-    faults_write_before, faults_write_after_lse, faults_change_inputs, faults_write_nothing,
-    faults_refuse, faults_fail, faults_say_42, faults_throws, faults_half, faults_bfloat16,
-    faults_tell, faults_wrong_version, faults_wrong_size, faults_no_attention, faults_no_backward,
-    faults_picky, faults_wrong_dtype;
+extern const headproof_subject faults_right, faults_bshd, faults_double_bshd, faults_crash,
+    faults_stop, faults_leave, faults_leave_7, faults_hang, faults_crash_when_long, faults_print,
+    faults_chatter, faults_write_after, faults_write_before, faults_write_after_lse,
+    faults_change_inputs, faults_write_nothing, faults_refuse, faults_fail, faults_say_42,
+    faults_throws, faults_half, faults_bfloat16, faults_tell, faults_wrong_version,
+    faults_wrong_size, faults_no_attention, faults_no_backward, faults_picky, faults_wrong_dtype;
 
 const headproof_subject faults_right = subject(right);
-const headproof_subject faults_bshd =
-    with(subject(right), HEADPROOF_FLOAT32, HEADPROOF_BSHD);
+const headproof_subject faults_bshd = with(subject(right), HEADPROOF_FLOAT32, HEADPROOF_BSHD);
 const headproof_subject faults_double_bshd =
     with(subject(right), HEADPROOF_FLOAT64, HEADPROOF_BSHD);
 const headproof_subject faults_crash = subject(crash);
