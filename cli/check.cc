@@ -184,9 +184,6 @@ int run(Options& options) {
   if (const Status ready = complete(options); !ready) return refuse(ready.error().message);
   const auto opened = open_subject(options.subject, options.open);
   if (!opened) return refuse(on_one_line(opened.error().message));
-  if (!opened->attention) {
-    return refuse(options.subject + " is a whole head; this version checks attention (q, k, v)");
-  }
 
   const bool terminal = isatty(STDERR_FILENO) != 0;
   constexpr const char* erase_line = "\r\033[K";
@@ -195,7 +192,8 @@ int run(Options& options) {
       print(stderr, fmt::format("{}{:3.0f} %  {} ...", erase_line, 100 * share, id));
     };
   }
-  const Report report = check(*opened->attention, options.check);
+  const Report report = opened->attention ? check(*opened->attention, options.check)
+                                          : check(*opened->head, options.check);
   if (terminal) print(stderr, erase_line);
 
   OutputFiles files;

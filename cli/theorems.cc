@@ -15,6 +15,7 @@
 #include "headproof/files.h"
 #include "prose/lines.h"
 #include "prose/math.h"
+#include "subjects/attention_mutants.h"
 #include "theorems/attention_theorem.h"
 
 namespace headproof::cli {
@@ -130,8 +131,13 @@ std::string markdown(const std::vector<Entry>& entries) {
   for (const Regime& regime : regimes()) {
     text += fmt::format("| {} | {} |\n", regime.name, regime.why);
   }
-  text += "\n## Mutants\n\n| mutant | what is wrong |\n|---|---|\n";
+  constexpr const char* table = "\n## {}\n\n| mutant | what is wrong |\n|---|---|\n";
+  text += fmt::format(table, "Mutants: heads");
   for (const MutantInfo& mutant : mutants()) {
+    text += fmt::format("| `{}` | {} |\n", mutant.name, mutant.what);
+  }
+  text += fmt::format(table, "Mutants: attention");
+  for (const AttentionMutantInfo& mutant : attention_mutants()) {
     text += fmt::format("| `{}` | {} |\n", mutant.name, mutant.what);
   }
   return text;

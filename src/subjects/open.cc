@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "subjects/attention_mutants.h"
 #include "subjects/library_host.h"
 #include "subjects/process_subject.h"
 #include "subjects/recorded_subject.h"
@@ -98,11 +99,6 @@ Result<OpenedSubject> open_subject(std::string_view name, const SubjectOptions& 
     return Error{"there is no " + std::string(name) +
                  "; there are builtin:reference, canonical, fused and float64"};
   }
-  if (begins("mutant:")) {
-    opened.head = mutant_subject(rest);
-    if (opened.head) return opened;
-    return Error{"there is no " + std::string(name)};
-  }
   if (begins("recorded:")) {
     auto recorded = recorded_subject(rest);
     if (!recorded) return recorded.error();
@@ -110,6 +106,13 @@ Result<OpenedSubject> open_subject(std::string_view name, const SubjectOptions& 
     return opened;
   }
   const bool whole_head = begins("head:");
+  if (begins("mutant:")) {  // some heads and attentions have a fault, and so its name, in common
+    if (!whole_head) opened.attention = attention_mutant(rest);
+    if (!opened.attention) opened.head = mutant_subject(rest);
+    if (opened.attention || opened.head) return opened;
+    return Error{"there is no " + std::string(name) +
+                 "; headproof theorems --markdown lists the mutants at its end"};
+  }
   if (begins("python:")) return open_python(name, rest, whole_head, options);
   if (begins("command:")) return open_command(name, rest, options);
   if (!whole_head && (rest.find('/') != rest.npos || rest.find(".so") != rest.npos)) {

@@ -31,7 +31,8 @@ struct OpenedSubject {
 };
 
 /// "./libmine.so[:symbol]", "python:module:function", "head:python:module:function",
-/// "command:...", "head:command:...", "builtin:NAME", "mutant:NAME" or "recorded:DIR". The error
+/// "command:...", "head:command:...", "builtin:NAME", "mutant:NAME" (attention, or
+/// else a head), "head:mutant:NAME" or "recorded:DIR". The error
 /// says what is wrong with the name, or what could not be started. docs/subjects.md has the rest.
 Result<OpenedSubject> open_subject(std::string_view name, const SubjectOptions& options = {});
 
