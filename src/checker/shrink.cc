@@ -94,28 +94,35 @@ std::vector<Axis> axes_of(const AttentionProblem& problem, const Domain& domain)
                       if (p.d_out) cut(*p.d_out, 1, from, count);
                     }
                   }});
-  const auto add_lengths = [&](Index size, auto remove) {
+  // A window may have to shrink along, or an offset to move with the keys or queries that stay.
+  const auto add_lengths = [&](Index size, auto remove, Index shift) {
     axes.push_back({size, domain.length_multiple, remove});
-    if (!problem.window && !problem.query_offset) return;
-    // A window or an offset may have to shrink along.
-    axes.push_back(
-        {size, domain.length_multiple, [remove](AttentionProblem& p, Index first, Index count) {
-           remove(p, first, count);
-           if (p.window) p.window = std::max<Index>(1, *p.window - count);
-           if (p.query_offset) {
-             p.query_offset = std::max<Index>(0, *p.query_offset - count);
-           }
-         }});
+    if (problem.window) {
+      axes.push_back(
+          {size, domain.length_multiple, [remove](AttentionProblem& p, Index first, Index count) {
+             remove(p, first, count);
+             p.window = std::max<Index>(1, *p.window - count);
+           }});
+    }
+    if (problem.query_offset && shift != 0) {
+      axes.push_back({size, domain.length_multiple,
+                      [remove, shift](AttentionProblem& p, Index first, Index count) {
+                        remove(p, first, count);
+                        p.query_offset = std::max<Index>(0, *p.query_offset + shift * count);
+                      }});
+    }
   };
+  add_lengths(
+      std::min(problem.seq_len_q(), problem.seq_len_k()),
+      [](AttentionProblem& p, Index first, Index count) {
+        remove_queries(p, first, count);
+        remove_keys(p, first, count);
+      },
+      0);
   const bool square = problem.seq_len_q() == problem.seq_len_k();
-  if (square && !(problem.query_offset && domain.features.has(Feature::rectangular))) {
-    add_lengths(problem.seq_len_q(), [](AttentionProblem& p, Index first, Index count) {
-      remove_queries(p, first, count);
-      remove_keys(p, first, count);
-    });
-  } else {
-    add_lengths(problem.seq_len_k(), remove_keys);
-    axes.push_back({problem.seq_len_q(), domain.length_multiple, remove_queries});
+  if (!square || (problem.query_offset && domain.features.has(Feature::rectangular))) {
+    add_lengths(problem.seq_len_k(), remove_keys, -1);
+    add_lengths(problem.seq_len_q(), remove_queries, 1);
   }
   const auto remove_values = [](AttentionProblem& p, Index first, Index count) {
     cut(p.v, 3, first, count);
@@ -151,9 +158,11 @@ class Shrinker {
       : best_(std::move(problem)), domain_(domain), calls_(calls), fails_(fails) {}
 
   AttentionProblem run() {
+    options();
     values(1);
     shapes();
     values(most_parts);
+    options();
     shapes();  // with simple values, more may turn out to be unnecessary
     return std::move(best_);
   }
@@ -182,9 +191,35 @@ class Shrinker {
     drop(&AttentionProblem::scale);
     drop(&AttentionProblem::softcap);
     drop(&AttentionProblem::key_length);
-    if (domain_.features.has(Feature::non_causal)) drop(&AttentionProblem::causal);
-    lessen(&AttentionProblem::window, 1);
-    lessen(&AttentionProblem::query_offset, 0);
+    // What windows and offsets mean without the causal mask is less agreed upon.
+    if (domain_.features.has(Feature::non_causal) && !best_.window && !best_.query_offset) {
+      drop(&AttentionProblem::causal);
+    }
+    const auto window = [](AttentionProblem& p, Index by) { *p.window -= by; };
+    const auto offset = [](AttentionProblem& p, Index by) { *p.query_offset -= by; };
+    if (best_.window) lessen(*best_.window - 1, window);
+    if (best_.query_offset) lessen(*best_.query_offset, offset);
+    if (best_.window && best_.query_offset) {
+      lessen(std::min(*best_.window - 1, *best_.query_offset), [&](AttentionProblem& p, Index by) {
+        window(p, by);
+        offset(p, by);
+      });
+    }
+  }
+
+  /// Takes as much as it can of `most` from a number, by halves.
+  template <class Take>
+  void lessen(Index most, Take&& take) {
+    for (Index by = most; by > 0 && calls_ > 0;) {
+      AttentionProblem candidate = best_;
+      take(candidate, by);
+      if (accept(std::move(candidate))) {
+        most -= by;
+        by = std::min(by, most);
+      } else {
+        by /= 2;
+      }
+    }
   }
 
   template <class Option>
@@ -198,15 +233,6 @@ class Shrinker {
     AttentionProblem candidate = best_;
     candidate.*option = Option();
     if (asked(best_.*option)) accept(std::move(candidate));
-  }
-
-  void lessen(std::optional<Index> AttentionProblem::*option, Index least) {
-    for (Index less = least; best_.*option && less < *(best_.*option);) {
-      AttentionProblem candidate = best_;
-      candidate.*option = less;
-      if (accept(std::move(candidate))) return;
-      less += std::max<Index>(1, (*(best_.*option) - less) / 2);
-    }
   }
 
   void shapes() {

@@ -12,7 +12,7 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 /// A mask's shape: full axes, or 1 for all.
 std::array<Index, 4> mask_shape(Draw& draw, const AttentionProblem& problem) {
   return {draw.chance(2) ? 1 : problem.batch(), draw.chance(2) ? 1 : problem.num_heads(),
-          draw.chance(4) ? 1 : problem.seq_len_q(), draw.chance(8) ? 1 : problem.seq_len_k()};
+          draw.chance(4) ? 1 : problem.seq_len_q(), draw.chance(4) ? 1 : problem.seq_len_k()};
 }
 
 /// Which keys a mask of this shape allows: some at random, or none before a late one.
@@ -91,12 +91,12 @@ void add_query_offset(Draw& draw, AttentionProblem& problem) {
 
 void add_softcap(Draw& draw, AttentionProblem& problem) {
   constexpr double caps[] = {0.5, 1, 2, 20};
-  problem.softcap = caps[draw.below(4)];
+  problem.softcap = caps[draw.case_number % 4];
 }
 
 void add_scale(Draw& draw, AttentionProblem& problem) {
   constexpr double scales[] = {0, -0.5, 0.25, 2};
-  problem.scale = scales[draw.below(4)];
+  problem.scale = scales[draw.case_number % 4];
 }
 
 void add_d_out(Draw& draw, AttentionProblem& problem) {
@@ -144,7 +144,7 @@ void add_options(Draw& draw, AttentionProblem& problem) {
       {Feature::threads,
        [](Draw& d, AttentionProblem& p) {
          constexpr int threads[] = {1, 2, 3, 7};
-         p.threads = threads[d.below(4)];
+         p.threads = threads[d.case_number % 4];
        }},
       {Feature::causal, [](Draw&, AttentionProblem& p) { p.causal = Causal::bottom_right; }},
   };
