@@ -164,6 +164,15 @@ std::vector<AttentionMutant> mutants_of_loops() {
        {.mask = seen_where([](const Row& row, Index j) {
           return !row.problem.decode || j < std::max<Index>(1, row.position);
         })}},
+      {{"keys-of-the-last-call",
+        "keys are those of the last call where that had as many",
+        {"num-history"}},
+       {.prepare =
+            [last = Tensor<float, 4>()](AttentionProblem& problem) mutable {
+              const Tensor<float, 4> keys = problem.k;
+              if (last.shape() == keys.shape()) problem.k = last;
+              last = keys;
+            }}},
       {{"kernel-by-batch",
         "several sequences go to a kernel that divides by the sum at the end, one alone to another",
         {"num-batch-invariance"},

@@ -87,7 +87,7 @@ std::vector<AttentionMutant> mutants_of_masks() {
             }}},
       {{"leak-last-position",
         "under the causal mask a thousandth of the last value is in every output",
-        {"prop-5.1"}},
+        {"prop-5.1", "cor-3.2"}},
        {.combine =
             [](Row& row) {
               plain::combine(row);
@@ -152,7 +152,7 @@ std::vector<AttentionMutant> mutants_of_masks() {
        {.logits = finite([](float) { return -20.0F; })}},
       {{"mask-after-softmax",
         "weights of forbidden keys are zeroed after the softmax",
-        {"prop-3.1"}},
+        {"prop-3.1", "ex-4"}},
        {.softmax = [](Row& row) { masked_after_softmax(row); }}},
       {{"mask-after-softmax-renormalised",
         "weights of forbidden keys are zeroed after the softmax and the rest divided by its sum",

@@ -127,7 +127,7 @@ std::vector<AttentionMutant> mutants_of_numbers() {
        {.softmax = changed_weights([](const Row& row, Index j) {
           return std::exp(row.logits(j) - largest(row, -std::numeric_limits<float>::infinity()));
         })}},
-      {{"sink", "the sum counts one more score of 0 that has no value", {"prop-3.1"}},
+      {{"sink", "the sum counts one more score of 0 that has no value", {"prop-3.1", "sec-4.5"}},
        {.softmax = changed_weights(
             [](const Row& row, Index j) { return row.weights(j) / (1 + std::exp(-row.lse)); })}},
       {{"epsilon-in-the-sum", "10^-5 is added to the sum of weights", {"num-accuracy", "prop-3.1"}},
@@ -139,7 +139,7 @@ std::vector<AttentionMutant> mutants_of_numbers() {
         })}},
       {{"scores-clamped",
         "scores are clamped to -50 .. 50",
-        {"num-accuracy", "num-extreme-scores"}},
+        {"num-accuracy", "num-extreme-scores", "num-shift-invariance"}},
        {.logits = changed_logits(
             [](const Row& row, Index j) { return std::clamp(row.logits(j), -50.0F, 50.0F); })}},
       {{"scores-float16", "scores are rounded to float16", {"num-accuracy"}},
@@ -196,7 +196,7 @@ std::vector<AttentionMutant> mutants_of_numbers() {
        {.combine = changed_out([](float value) { return std::clamp(value, -8.0F, 8.0F); })}},
       {{"position-bias",
         "a hundredth of the distance is taken from each score",
-        {"num-key-permutation", "thm-6.1", "num-accuracy"}},
+        {"num-key-permutation", "thm-6.1", "num-accuracy", "cor-6.2", "ex-7"}},
        {.logits = changed_logits([](const Row& row, Index j) {
           return row.logits(j) - 0.01F * static_cast<float>(std::abs(row.position - j));
         })}},

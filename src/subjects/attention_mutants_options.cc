@@ -57,7 +57,9 @@ std::vector<AttentionMutant> mutants_of_options() {
   return {
       {{"scale-missing", "scores are not scaled", {"num-accuracy"}},
        {.place = scaled_by([](const Row&) { return 1; })}},
-      {{"scale-by-head-dim", "scores are divided by head_dim, not by its root", {"num-accuracy"}},
+      {{"scale-by-head-dim",
+        "scores are divided by head_dim, not by its root",
+        {"num-accuracy", "lemma-4.5"}},
        {.place = scaled_by(
             [](const Row& row) { return 1 / static_cast<double>(row.problem.head_dim()); })}},
       {{"scale-by-model-dim",
