@@ -57,7 +57,7 @@ Verdict judge_rank(Asker& asker, const AttentionProblem& problem) {
       const double noise = std::sqrt(noise_squared);
       if (!std::isfinite(noise)) return not_applicable("a weight is too small for a logarithm");
       const Index rank = above(singular_values(found), noise);
-      const Index least = std::min(most, above(singular_values(exact), 2 * noise));
+      const Index least = std::min(most, above(singular_values(exact), 100 * noise));
       ranks.require(least <= rank && rank <= most, [&] {
         return "batch " + std::to_string(b) + ", head " + std::to_string(h) + ": rank " +
                std::to_string(rank) + ", the definition gives " + std::to_string(least) +
@@ -81,8 +81,8 @@ AttentionTheorem attention_ex_7() {
       R"(from $T / 2$ on and keys up to there.)";
   theorem.bound =
       R"(A singular value counts as 0 when it is no larger than the Frobenius norm of the rounding )"
-      R"(errors that $\ln A$ may carry (Weyl's inequality); one that the definition has above twice )"
-      R"(that must be seen.)";
+      R"(errors that $\ln A$ may carry (Weyl's inequality); one that the definition has above a )"
+      R"(hundred times that must be seen.)";
   theorem.claim = Claim::exact;
   theorem.regimes = {"gaussian", "lanes"};
   theorem.draw = [](Draw& draw) {

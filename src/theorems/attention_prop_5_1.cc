@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -184,7 +183,13 @@ AttentionProblem draw_causal(Draw& draw) {
     for (Index b = 0; b < problem.batch(); ++b) {
       for (Index h = 0; h < problem.num_kv_heads(); ++h) {
         const View<const float, 2> q = std::as_const(problem.q)[b][h * group];
-        std::transform(q.data, q.data + q.size(), problem.k[b][h].data, std::negate<>());
+        float largest = 1;
+        for (Index at = 0; at < q.size(); ++at) largest = std::max(largest, std::fabs(q.data[at]));
+        // Near -10^30, or as far as float16 reaches.
+        const float times =
+            draw.domain.dtype == Dtype::float16 ? 1 : std::max(1.0F, 1e30F / (largest * largest));
+        std::transform(q.data, q.data + q.size(), problem.k[b][h].data,
+                       [&](float value) { return rounded(-times * value, draw.domain.dtype); });
       }
     }
   }

@@ -34,13 +34,13 @@ void set_kernel(AttentionProblem& problem, double s, Dtype dtype) {
 }
 
 /// 1 / s^2 where q and k are those of a Gaussian kernel between positions, up to the rounding of
-/// each number; positions may be missing.
+/// each number: q_t = c (t, 1, 0, ...), whatever c is. Positions may be missing.
 std::optional<double> kernel_of(const AttentionProblem& problem, Dtype dtype) {
   if (problem.head_dim() < 2) return std::nullopt;
   const double close = 4 * roundoff_of(dtype).output;
-  const double root = std::sqrt(static_cast<double>(problem.head_dim()));
+  const double factor = problem.q(0, 0, 0, 1);
   std::optional<double> inverse;
-  bool fits = true;
+  bool fits = factor > 0;
   const auto equal = [&](double a, double b) { return std::fabs(a - b) <= close * std::fabs(b); };
   const auto others_are_0 = [&](View<const float, 1> row) {
     return std::all_of(row.data + 2, row.data + row.size(), [](float x) { return x == 0; });
@@ -49,13 +49,14 @@ std::optional<double> kernel_of(const AttentionProblem& problem, Dtype dtype) {
     const Index kv = h / (problem.num_heads() / problem.num_kv_heads());
     const View<const float, 1> q = std::as_const(problem.q)[b][h][t];
     const View<const float, 1> k = std::as_const(problem.k)[b][kv][t];
-    const double position = q(0) / root;
-    fits = fits && equal(q(1), root) && others_are_0(q) && others_are_0(k) && position >= 0;
+    const double position = q(0) / factor;
+    fits = fits && equal(q(1), factor) && others_are_0(q) && others_are_0(k) && position >= 0;
     if (position > 0 && !inverse) inverse = k(0) / position;
     fits = fits && equal(k(0), inverse.value_or(0) * position) &&
            equal(k(1), -inverse.value_or(0) * position * position / 2);
   });
-  return fits ? std::optional(inverse.value_or(0)) : std::nullopt;
+  if (!fits) return std::nullopt;
+  return inverse.value_or(0) * factor / std::sqrt(static_cast<double>(problem.head_dim()));
 }
 
 Verdict judge_kernel_smoothing(Asker& asker, const AttentionProblem& problem) {
