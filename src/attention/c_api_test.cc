@@ -263,6 +263,7 @@ TEST(CApi, WhatIsUsedWronglyIsNamed) {
   static constexpr Index beyond[] = {0, 7};
   expect_named("key_length[1] is 7; ", [](headproof_problem& p) { p.key_length = beyond; });
   expect_named("lse (shape ", [](headproof_problem& p) { p.lse.data = p.out.data; });
+  expect_named("A.data is not null; ", [](headproof_problem& p) { p.A.data = p.out.data; });
 }
 
 TEST(CApi, NullStructsAreNamed) {

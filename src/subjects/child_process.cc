@@ -129,12 +129,12 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const std::vector<std:
 
 ChildProcess::~ChildProcess() {
   close_all({to_, from_});
-  if (!ended_within(1)) kill_group();
+  if (!ended_within(1)) end();
   forward_errors();
   close_all({errors_});
 }
 
-void ChildProcess::kill_group() {
+void ChildProcess::end() {
   if (ended_) return;
   ::kill(-pid_, SIGKILL);
   ::kill(pid_, SIGKILL);
@@ -150,7 +150,7 @@ bool ChildProcess::ended_within(double seconds) {
     siginfo_t info{};
     if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
         info.si_pid == pid_) {
-      kill_group();  // what it has started is of no use without it
+      end();  // what it has started is of no use without it
     } else if (since(start) >= seconds) {
       break;
     } else {
@@ -200,7 +200,7 @@ Refusal ChildProcess::gone(std::size_t bytes, Index of) {
         "after " + std::to_string(bytes) + " of the " + std::to_string(of) + " bytes of its answer";
   }
   if (!ended_within(0.5)) {
-    kill_group();
+    end();
     return {Refusal::Kind::failed, "the subject closed its output " + answer + last_words()};
   }
   if (WIFSIGNALED(status_)) {
@@ -242,7 +242,7 @@ std::variant<ChildProcess::Reply, Refusal> ChildProcess::ask(std::string_view qu
     }
     const double left = seconds - since(start);
     if (left <= 0) {
-      kill_group();
+      end();
       return Refusal{Refusal::Kind::timed_out, "the subject gave no answer within " +
                                                    seconds_text(seconds) + " and was ended" +
                                                    last_words()};

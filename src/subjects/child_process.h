@@ -38,6 +38,9 @@ class ChildProcess {
   std::variant<Reply, Refusal> ask(std::string_view question, double seconds,
                                    const Follows& follows);
 
+  /// Ends it and what it has started, at once.
+  void end();
+
  private:
   ChildProcess(pid_t pid, int to, int from, int errors)
       : pid_(pid), to_(to), from_(from), errors_(errors) {}
@@ -45,7 +48,6 @@ class ChildProcess {
   void forward_errors();
   /// Whether it has ended within that time; its status is then known.
   bool ended_within(double seconds);
-  void kill_group();
   Refusal gone(std::size_t bytes, Index of);
   std::string last_words();
 

@@ -58,7 +58,7 @@ class SubjectProcess {
     auto reply = child_->ask("hello protocol=" + std::to_string(protocol_version) + "\n",
                              first_seconds_, follows);
     if (auto* refusal = std::get_if<Refusal>(&reply)) {
-      child_.reset();
+      drop();
       return *refusal;
     }
     return hello;
@@ -86,7 +86,7 @@ class SubjectProcess {
     };
     auto reply = child_->ask(question, answered_ ? options_.call_seconds : first_seconds_, follows);
     if (auto* refusal = std::get_if<Refusal>(&reply)) {
-      if (!usable) child_.reset();
+      if (!usable) drop();
       return *refusal;
     }
     if (!answered_) {
@@ -100,6 +100,12 @@ class SubjectProcess {
   }
 
  private:
+  /// What does not keep to the protocol is not waited for.
+  void drop() {
+    child_->end();
+    child_.reset();
+  }
+
   std::vector<std::string> argv_;
   SubjectOptions options_;
   double first_seconds_;
