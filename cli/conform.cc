@@ -12,8 +12,8 @@
 
 #include "command.h"
 #include "headproof/files.h"
-#include "lecture/report.h"
 #include "onnx_attention.h"
+#include "prose/lines.h"
 
 namespace headproof::cli {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "command.h"
 #include "headproof/files.h"
-#include "lecture/report.h"
-#include "text/math.h"
+#include "prose/lines.h"
+#include "prose/math.h"
 
 namespace headproof::cli {
 namespace {

@@ -45,7 +45,9 @@ struct CheckOptions {
   int cases = 64;        ///< of each theorem
   std::map<std::string, std::string> expect;  ///< a convention and the value that it must have
   bool identify_only = false;
-  bool require_bitwise = false;  ///< bitwise claims that differ are violations
+  bool require_bitwise = false;                 ///< bitwise claims that differ are violations
+  std::map<std::string, std::string> expected;  ///< ids of known violations, and why each is known
+  bool strict = false;  ///< a known violation that no longer occurs is a failure
   /// How a person runs the same check: "headproof check ./mine.so"; the replay lines begin so.
   std::string command;
   /// Called before each theorem with its id and the share of them that is done.
@@ -74,7 +76,8 @@ struct TheoremReport {
   std::string why;                ///< for other outcomes than holds and violated: one sentence
   std::vector<Finding> findings;  ///< of the counterexample, or of all cases together
   std::optional<Counterexample> counterexample;
-  bool expected = false;  ///< listed as known
+  bool gates = true;      ///< whether a violation fails the check
+  bool expected = false;  ///< violated and listed as known; `why` says why
 };
 
 struct Report {
@@ -82,16 +85,27 @@ struct Report {
   Domain domain;
   Conventions conventions;
   std::vector<TheoremReport> theorems;
+  /// Ids listed as known that were judged and are not violated; a failure when `strict`.
+  std::vector<std::string> no_longer_violated;
+  bool strict = false;
   std::uint64_t seed = 0;
   double seconds = 0;
 
   /// 0 when nothing gates, 1 when a theorem that gates is violated, 3 when the subject failed.
   int exit_code() const;
-  /// Everything for a person to read.
+  /// Everything for a person to read, without colours.
   std::string text() const;
 };
 
 /// Finds out what the subject accepts and follows, then checks it against the theorems.
 Report check(AttentionSubject& subject, const CheckOptions& options = {});
+
+/// What a function of the caller's is asked when nothing else is said: float32, causal and not, any
+/// sizes, batch and heads, no further options.
+Domain plain_domain();
+
+/// The same for a function in this process; what it throws counts as no answer.
+Report check(const std::function<AttentionReply(const AttentionProblem& problem)>& function,
+             const CheckOptions& options = {}, const Domain& domain = plain_domain());
 
 }  // namespace headproof

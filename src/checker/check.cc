@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "checker/expectations.h"
 #include "checker/identify.h"
 #include "checker/shrink.h"
 #include "theorems/attention_oracle.h"
@@ -221,6 +222,7 @@ Report check(AttentionSubject& subject, const CheckOptions& options) {
     none.outcome = refusal->kind == Refusal::Kind::timed_out ? Outcome::gave_up : Outcome::crashed;
     none.why = refusal->why;
     report.theorems.push_back(std::move(none));
+    report.seconds = since(start);
     return report;
   }
   report.domain = std::get<Domain>(std::move(probed));
@@ -253,8 +255,28 @@ Report check(AttentionSubject& subject, const CheckOptions& options) {
     }
     if (!options.identify_only) report.theorems.push_back(std::move(result));
   }
+  compare_with_expectations(report, options);
   report.seconds = since(start);
   return report;
+}
+
+Domain plain_domain() {
+  Domain domain;
+  domain.features = {Feature::causal, Feature::non_causal, Feature::batches, Feature::heads};
+  return domain;
+}
+
+Report check(const std::function<AttentionReply(const AttentionProblem& problem)>& function,
+             const CheckOptions& options, const Domain& domain) {
+  const auto subject = function_attention(
+      "function", domain, [&](const AttentionProblem& problem) -> AttentionReply {
+        try {
+          return function(problem);
+        } catch (const std::exception& error) {
+          return Refusal{Refusal::Kind::failed, std::string("it threw: ") + error.what()};
+        }
+      });
+  return check(*subject, options);
 }
 
 }  // namespace headproof

@@ -15,7 +15,7 @@
 
 #include "headproof/attention.h"
 #include "headproof/head.h"
-#include "text/math.h"
+#include "prose/math.h"
 
 namespace headproof {
 

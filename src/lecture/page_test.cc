@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "text/math.h"
+#include "prose/math.h"
 
 namespace headproof {
 namespace {

@@ -6,39 +6,15 @@
 
 #include "headproof/text.h"
 #include "lecture/sections.h"
-#include "text/math.h"
+#include "prose/lines.h"
+#include "prose/math.h"
 
 namespace headproof {
 namespace {
 
-/// How many characters a UTF-8 text shows: its bytes but the continuation bytes.
-std::size_t width_of(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  }));
+std::string outcome_text(Outcome outcome, const Paint& paint) {
+  return outcome == Outcome::holds ? paint.good(name_of(outcome)) : paint.bad(name_of(outcome));
 }
-
-std::string padded(std::string_view text, std::size_t width) {
-  const std::size_t shown = width_of(text);
-  return std::string(text) + std::string(width > shown ? width - shown : 0, ' ');
-}
-
-class Paint {
- public:
-  explicit Paint(bool colour) : colour_(colour) {}
-  std::string bold(std::string_view text) const { return with("1", text); }
-  std::string faint(std::string_view text) const { return with("2", text); }
-  std::string outcome(Outcome outcome) const {
-    return with(outcome == Outcome::holds ? "32" : "31;1", name_of(outcome));
-  }
-
- private:
-  std::string with(std::string_view code, std::string_view text) const {
-    if (!colour_) return std::string(text);
-    return "\x1b[" + std::string(code) + "m" + std::string(text) + "\x1b[0m";
-  }
-  bool colour_;
-};
 
 /// The table's prose as plain text.
 Table plain(const Table& prose) {
@@ -56,8 +32,8 @@ std::string table_text(const Table& prose, const Paint& paint) {
   const Table table = plain(prose);
   std::vector<std::size_t> widths;
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
-    std::size_t width = width_of(table.columns[c]);
-    for (const auto& row : table.rows) width = std::max(width, width_of(row[c]));
+    std::size_t width = shown_width(table.columns[c]);
+    for (const auto& row : table.rows) width = std::max(width, shown_width(row[c]));
     widths.push_back(width);
   }
   const auto line = [&](const std::vector<std::string>& cells) {
@@ -82,11 +58,11 @@ std::string margin(const Finding& finding) {
 
 std::string result_text(const ResultItem& item, const Paint& paint) {
   const Theorem& theorem = *find_theorem(item.theorem);
-  std::string text = "  " + paint.outcome(item.verdict.outcome()) + "  " +
+  std::string text = "  " + outcome_text(item.verdict.outcome(), paint) + "  " +
                      paint.bold(item.theorem) + "  " + math_to_text(theorem.title) + "\n";
   for (const Finding& finding : item.verdict.findings) {
     const std::string mark =
-        finding.outcome == Outcome::holds ? "" : paint.outcome(finding.outcome);
+        finding.outcome == Outcome::holds ? "" : outcome_text(finding.outcome, paint);
     text += "      " + padded(math_to_text(finding.what), 64) + "  " +
             paint.faint(margin(finding)) + (mark.empty() ? "" : "  " + mark) + "\n";
     if (!finding.note.empty()) text += wrapped(finding.note, "          ");
@@ -119,29 +95,6 @@ nlohmann::json verdict_json(const Verdict& verdict) {
 }
 
 }  // namespace
-
-std::string on_one_line(std::string name) {
-  std::replace_if(
-      name.begin(), name.end(),
-      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, '?');
-  return name;
-}
-
-std::string wrapped(std::string_view text, std::string_view indent, std::size_t width) {
-  std::string lines, line;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find(' '), text.size());
-    const std::string_view word = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (!line.empty() && width_of(line) + 1 + width_of(word) > width) {
-      lines += line + "\n";
-      line.clear();
-    }
-    line += (line.empty() ? indent : " ");
-    line += word;
-  }
-  return lines + line + "\n";
-}
 
 std::string lecture_text(const Lecture& lecture, std::string_view only, bool colour) {
   const Paint paint(colour);

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "lecture/sections.h"
-#include "text/math.h"
+#include "prose/math.h"
 #include "theorems/findings.h"
 #include "theorems/oracle.h"
 

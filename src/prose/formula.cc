@@ -1,9 +1,10 @@
-#include "text/formula.h"
+#include "prose/formula.h"
+
+#include <utf8.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
-
-#include "headproof/text.h"
 
 namespace headproof {
 namespace {
@@ -88,7 +89,9 @@ std::string in_alphabet(std::string_view letters, bool blackboard) {
       styled += static_cast<unsigned char>(c);
     }
   }
-  return to_utf8(styled);
+  std::string bytes;
+  utf8::unchecked::utf32to8(styled.begin(), styled.end(), std::back_inserter(bytes));
+  return bytes;
 }
 
 /// Reads one formula. Whatever is malformed makes the whole formula malformed.

@@ -1,4 +1,4 @@
-#include "text/math.h"
+#include "prose/math.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
-#include "text/math.h"
+#include "prose/math.h"
 
 #include <algorithm>
 #include <initializer_list>
 
-#include "text/formula.h"
+#include "prose/formula.h"
 
 namespace headproof {
 namespace {
