@@ -90,11 +90,11 @@ std::vector<ConventionFound> conventions_found(const Conventions& conventions) {
   std::vector<ConventionFound> found;
   for (const Convention& convention : all()) {
     const std::string& value = conventions.*convention.member;
-    found.push_back({std::string(convention.key), value, gloss_of(convention, value)});
+    found.push_back({std::string(convention.key), value, gloss_of(convention, value), false});
   }
   for (const auto& [name, gloss] : bitwise_meanings) {
     const auto at = conventions.bitwise.find(std::string(name));
-    ConventionFound entry{std::string(bitwise_prefix) + std::string(name), "", ""};
+    ConventionFound entry{std::string(bitwise_prefix) + std::string(name), "", "", true};
     if (at != conventions.bitwise.end()) {
       entry.value = at->second;
       entry.gloss =

@@ -14,6 +14,7 @@ namespace headproof {
 struct ConventionFound {
   std::string key, value;
   std::string gloss;  ///< what the value means, in a few words
+  bool bitwise = false;
 };
 
 /// All conventions in the order in which they are told, bitwise ones last ("bitwise.batch").

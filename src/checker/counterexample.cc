@@ -102,13 +102,14 @@ CounterexampleView view_of(const Counterexample& example, const Domain& domain,
     return comparison;
   };
   if (wrong_A) view.A = compared("A", *example.A_used, example.A, wrong_A);
-  if (answer != nullptr) {
+  // Where the weights are wrong and the values don't show it, out says nothing.
+  if (answer != nullptr && (wrong_out || !wrong_A)) {
     view.out = compared("out", answer->out, example.out, wrong_out);
-    if (answer->gradients) {
-      view.also_given.push_back(matrix("d_q", answer->gradients->d_q, b, h, false));
-      view.also_given.push_back(matrix("d_k", answer->gradients->d_k, b, kv_head, false));
-      view.also_given.push_back(matrix("d_v", answer->gradients->d_v, b, kv_head, false));
-    }
+  }
+  if (answer != nullptr && answer->gradients) {
+    view.also_given.push_back(matrix("d_q", answer->gradients->d_q, b, h, false));
+    view.also_given.push_back(matrix("d_k", answer->gradients->d_k, b, kv_head, false));
+    view.also_given.push_back(matrix("d_v", answer->gradients->d_v, b, kv_head, false));
   }
   return view;
 }

@@ -28,7 +28,7 @@ struct CounterexampleView {
   Index batch = 0, head = 0;
   std::vector<NamedMatrix> given;       ///< q, k, v and what else the problem has
   std::optional<Comparison> A;          ///< where the weights in use are wrong
-  std::optional<Comparison> out;        ///< where there is an answer
+  std::optional<Comparison> out;        ///< where there is an answer that tells something
   std::vector<NamedMatrix> also_given;  ///< further answers: gradients
 };
 

@@ -63,8 +63,9 @@ std::string margin_text(const TheoremReport& theorem) {
   }
   std::array<char, 32> text{};
   const double percent = 100 * used;
+  if (used > 1000) return "> 1000 times";
   if (percent > 1000) {
-    std::snprintf(text.data(), text.size(), "%.3g times", used);
+    std::snprintf(text.data(), text.size(), "%.0f times", used);
   } else if (percent > 0 && percent < 0.1) {
     return "< 0.1 %";
   } else {

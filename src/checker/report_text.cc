@@ -17,20 +17,21 @@ namespace {
 
 constexpr std::size_t width = 88;
 
+constexpr std::size_t label_column = 18;
+
 /// A name with a text that may take several lines beside it.
 std::string labelled(std::string_view label, std::string_view text, const Paint& paint) {
-  constexpr std::size_t column = 14;
-  const std::string lines = wrapped(text, std::string(column, ' '), width);
-  return "  " + paint.faint(padded(label, column - 2)) + lines.substr(column);
+  const std::string lines = wrapped(text, std::string(label_column, ' '), width);
+  return "  " + paint.faint(padded(label, label_column - 2)) + lines.substr(label_column);
 }
 
 std::string conventions_text(const Conventions& conventions, const Paint& paint) {
   std::vector<ConventionFound> found;
   std::string unknown;
-  std::size_t keys = 0, values = 0;
+  std::size_t keys = label_column - 4, values = 0;
   for (ConventionFound& convention : conventions_found(conventions)) {
     if (convention.value.empty()) {
-      unknown += (unknown.empty() ? "" : ", ") + convention.key;
+      if (!convention.bitwise) unknown += (unknown.empty() ? "" : ", ") + convention.key;
       continue;
     }
     keys = std::max(keys, shown_width(convention.key));
@@ -43,7 +44,7 @@ std::string conventions_text(const Conventions& conventions, const Paint& paint)
             paint.bold(padded(convention.value, values)) + "  " + paint.faint(convention.gloss) +
             "\n";
   }
-  if (!unknown.empty()) text += labelled("not found out", " " + unknown, paint);
+  if (!unknown.empty()) text += labelled("not found out", unknown, paint);
   return text;
 }
 
@@ -84,8 +85,10 @@ std::string list_text(const Report& report, const Paint& paint) {
     if (judged) {
       text += "  " + right_aligned(margin_text(theorem), margins) + "  " +
               right_aligned(std::to_string(theorem.cases), cases) +
-              (theorem.cases == 1 ? " case " : " cases");
-      if (theorem.outcome == Outcome::violated) text += "  " + math_to_text(theorem.title);
+              (theorem.cases == 1 ? " case" : " cases");
+      if (theorem.outcome == Outcome::violated) {
+        text += (theorem.cases == 1 ? "   " : "  ") + math_to_text(theorem.title);
+      }
       if (theorem.expected && !theorem.why.empty()) text += " (" + reason_text(theorem) + ")";
     } else {
       text += "  " + reason_text(theorem);
@@ -145,52 +148,104 @@ struct Block {
   std::size_t columns = 0;  ///< the width
 };
 
+class BlockMaker {
+ public:
+  BlockMaker(const NamedMatrix& matrix, int digits, std::array<Index, 2> middle, const Paint& paint)
+      : matrix_(matrix),
+        digits_(digits),
+        paint_(paint),
+        rows_(shown_of(matrix.values.shape()[0], middle[0])),
+        columns_(shown_of(matrix.values.shape()[1], middle[1])) {}
+
+  Block block() {
+    const auto [rows, columns] = matrix_.values.shape();
+    const bool whole = rows_.size() == static_cast<std::size_t>(rows) &&
+                       columns_.size() == static_cast<std::size_t>(columns);
+    std::string title = matrix_.name;
+    if (!whole || rows * columns == 0) {
+      title += " [" + std::to_string(rows) + ", " + std::to_string(columns) + "]";
+    }
+    if (rows * columns > 4 && all_equal()) {
+      add(paint_.bold(title), shown_width(title));
+      const std::string value = "all " + text_of(matrix_.values(0, 0));
+      add(value, shown_width(value));
+      return finished();
+    }
+    for (Index i : rows_) label_ = std::max(label_, label(i).size());
+    for (Index c : columns_) {
+      std::size_t widest = whole ? 1 : label(c).size();
+      for (Index i : rows_) widest = std::max(widest, shown_width(cell(i, c)));
+      widths_.push_back(widest);
+    }
+    const std::string margin(label_ + 2, ' ');
+    add(margin + " " + paint_.bold(title), margin.size() + 1 + shown_width(title));
+    if (!whole) add_line("", [&](Index c) { return paint_.faint(aligned(label(c), c)); });
+    for (Index i : rows_) {
+      add_line(label(i), [&](Index c) {
+        return is_wrong(i, c) ? paint_.bad(aligned(cell(i, c), c)) : aligned(cell(i, c), c);
+      });
+    }
+    return finished();
+  }
+
+ private:
+  bool all_equal() const {
+    const double first = *matrix_.values.begin();
+    return !matrix_.wrong && std::all_of(matrix_.values.begin(), matrix_.values.end(),
+                                         [first](double value) { return value == first; });
+  }
+  static std::string label(Index at) { return at == gap ? "…" : std::to_string(at); }
+  bool is_wrong(Index i, Index c) const {
+    return matrix_.wrong && (*matrix_.wrong)[0] == i && (*matrix_.wrong)[1] == c;
+  }
+  std::string text_of(double value) const {
+    return matrix_.given ? shortest(value) : with_digits(value, digits_);
+  }
+  std::string cell(Index i, Index c) const {
+    if (i == gap || c == gap) return "…";
+    const std::string text = text_of(matrix_.values(i, c));
+    if (is_wrong(i, c)) return "[" + text + "]";
+    // The brackets of another row stand outside of the column of digits.
+    return matrix_.wrong && (*matrix_.wrong)[1] == c ? text + " " : text;
+  }
+  std::string aligned(const std::string& text, Index c) const {
+    const auto at = std::find(columns_.begin(), columns_.end(), c) - columns_.begin();
+    return right_aligned(text, widths_[static_cast<std::size_t>(at)]);
+  }
+  template <class Cell>
+  void add_line(const std::string& of_row, Cell&& cell_of) {
+    std::string line = paint_.faint(right_aligned(of_row, label_) + (of_row.empty() ? "  " : " │"));
+    std::size_t used = label_ + 2;
+    for (std::size_t at = 0; at < columns_.size(); ++at) {
+      line += (at == 0 ? " " : "  ") + cell_of(columns_[at]);
+      used += (at == 0 ? 1 : 2) + widths_[at];
+    }
+    add(line, used);
+  }
+  void add(std::string line, std::size_t used) {
+    block_.lines.push_back(std::move(line));
+    used_.push_back(used);
+    block_.columns = std::max(block_.columns, used);
+  }
+  Block finished() {
+    for (std::size_t at = 0; at < used_.size(); ++at) {
+      block_.lines[at] += std::string(block_.columns - used_[at], ' ');
+    }
+    return std::move(block_);
+  }
+
+  const NamedMatrix& matrix_;
+  const int digits_;
+  const Paint& paint_;
+  const std::vector<Index> rows_, columns_;
+  std::vector<std::size_t> widths_, used_;
+  std::size_t label_ = 1;
+  Block block_;
+};
+
 Block block_of(const NamedMatrix& matrix, int digits, std::array<Index, 2> middle,
                const Paint& paint) {
-  const std::vector<Index> rows = shown_of(matrix.values.shape()[0], middle[0]),
-                           columns = shown_of(matrix.values.shape()[1], middle[1]);
-  const auto is_wrong = [&](Index i, Index c) {
-    return matrix.wrong && (*matrix.wrong)[0] == i && (*matrix.wrong)[1] == c;
-  };
-  const auto cell = [&](Index i, Index c) -> std::string {
-    if (i == gap || c == gap) return "…";
-    const double value = matrix.values(i, c);
-    const std::string text = matrix.given ? shortest(value) : with_digits(value, digits);
-    return is_wrong(i, c) ? "[" + text + "]" : text + " ";
-  };
-  std::size_t number_width = 1;
-  for (Index i : rows) number_width = std::max(number_width, std::to_string(i).size());
-  std::vector<std::size_t> widths;
-  Block block;
-  block.columns = number_width;
-  for (Index c : columns) {
-    std::size_t widest = 1;
-    for (Index i : rows) widest = std::max(widest, shown_width(cell(i, c)));
-    widths.push_back(widest);
-    block.columns += 1 + widest;
-  }
-  std::string title = matrix.name;
-  if (rows.size() != static_cast<std::size_t>(matrix.values.shape()[0]) ||
-      columns.size() != static_cast<std::size_t>(matrix.values.shape()[1])) {
-    title += " [" + std::to_string(matrix.values.shape()[0]) + ", " +
-             std::to_string(matrix.values.shape()[1]) + "]";
-  }
-  block.columns = std::max(block.columns, number_width + 1 + shown_width(title));
-  block.lines.push_back(
-      paint.bold(padded(std::string(number_width + 1, ' ') + title, block.columns)));
-  for (Index i : rows) {
-    std::string plain = right_aligned(i == gap ? "…" : std::to_string(i), number_width);
-    std::string line = paint.faint(plain);
-    std::size_t used = number_width;
-    for (std::size_t at = 0; at < columns.size(); ++at) {
-      const Index c = columns[at];
-      std::string text = right_aligned(cell(i, c), widths[at]);
-      line += " " + (i != gap && c != gap && is_wrong(i, c) ? paint.bad(text) : text);
-      used += 1 + widths[at];
-    }
-    block.lines.push_back(line + std::string(block.columns - used, ' '));
-  }
-  return block;
+  return BlockMaker(matrix, digits, middle, paint).block();
 }
 
 /// The blocks beside each other as far as a line holds them.
@@ -198,15 +253,15 @@ std::string side_by_side(const std::vector<Block>& blocks) {
   std::string text;
   for (std::size_t first = 0; first < blocks.size();) {
     std::size_t end = first, used = 2, lines = 0;
-    while (end < blocks.size() && (end == first || used + 3 + blocks[end].columns <= width + 8)) {
-      used += 3 + blocks[end].columns;
+    while (end < blocks.size() && (end == first || used + 4 + blocks[end].columns <= width + 12)) {
+      used += 4 + blocks[end].columns;
       lines = std::max(lines, blocks[end].lines.size());
       ++end;
     }
     for (std::size_t at = 0; at < lines; ++at) {
       std::string line = "  ";
       for (std::size_t b = first; b < end; ++b) {
-        line += (b == first ? "" : "   ");
+        line += (b == first ? "" : "    ");
         line +=
             at < blocks[b].lines.size() ? blocks[b].lines[at] : std::string(blocks[b].columns, ' ');
       }
@@ -251,7 +306,7 @@ std::string numbers_text(const CounterexampleView& view, const Paint& paint) {
 std::string fault_text(const TheoremReport& theorem, const Report& report, const Paint& paint) {
   std::string text = "\n" + painted(theorem, mark(theorem) + " " + theorem.id, paint) + "  " +
                      paint.bold(math_to_text(theorem.title)) + "\n";
-  if (!theorem.statement.empty()) {
+  if (!theorem.statement.empty() && theorem.outcome == Outcome::violated) {
     text += wrapped(math_to_text(theorem.statement), "  ", width);
   }
   if (!theorem.counterexample) {
