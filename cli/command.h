@@ -2,9 +2,12 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <string_view>
+
+#include "headproof/result.h"
 
 namespace headproof::cli {
 
@@ -17,6 +20,9 @@ void print(std::FILE* stream, std::string_view text);
 
 /// Prints one sentence to stderr; returns `used_wrongly`.
 int refuse(std::string_view sentence);
+
+/// -2^63 .. 2^64 - 1, negative numbers modulo 2^64.
+Result<std::uint64_t> parse_seed(const std::string& text);
 
 /// Where `--json [FILE]` sends a report: nowhere, to a file, or (no FILE) to stdout.
 struct JsonOption {
@@ -36,6 +42,7 @@ void add_theorems(CLI::App& app, int& exit_code);
 void add_attend(CLI::App& app, int& exit_code);
 void add_conform(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
+void add_check(CLI::App& app, int& exit_code);
 void add_serve_library(CLI::App& app, int& exit_code);
 
 }  // namespace headproof::cli

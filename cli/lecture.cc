@@ -6,11 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <future>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "command.h"
@@ -33,22 +31,6 @@ struct Options {
 
 constexpr std::pair<std::string_view, PictureFormat> formats_by_name[] = {
     {"png", PictureFormat::png}, {"svg", PictureFormat::svg}, {"pdf", PictureFormat::pdf}};
-
-/// -2^63 .. 2^64 - 1, negative numbers modulo 2^64.
-std::optional<std::uint64_t> parse_seed(const std::string& text) {
-  const char* end = text.data() + text.size();
-  std::uint64_t positive = 0;
-  if (const auto [stop, error] = std::from_chars(text.data(), end, positive);
-      error == std::errc() && stop == end) {
-    return positive;
-  }
-  std::int64_t negative = 0;
-  if (const auto [stop, error] = std::from_chars(text.data(), end, negative);
-      error == std::errc() && stop == end) {
-    return static_cast<std::uint64_t>(negative);
-  }
-  return std::nullopt;
-}
 
 Result<Lecture> lecture_of(const Options& options, std::uint64_t seed) {
   std::string bytes(default_text());
@@ -114,9 +96,7 @@ Result<std::vector<std::string>> add_files(const Options& options, Lecture& lect
 
 int run(const Options& options) {
   const auto seed = parse_seed(options.seed);
-  if (!seed) {
-    return refuse(fmt::format("--seed {} is no whole number from -2^63 to 2^64 - 1", options.seed));
-  }
+  if (!seed) return refuse(seed.error().message);
   auto lecture = lecture_of(options, *seed);
   if (!lecture) return refuse(lecture.error().message);
   if (!options.only.empty() &&

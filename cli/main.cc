@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -62,6 +63,21 @@ int refuse(std::string_view sentence) {
   return used_wrongly;
 }
 
+Result<std::uint64_t> parse_seed(const std::string& text) {
+  const char* end = text.data() + text.size();
+  std::uint64_t positive = 0;
+  if (const auto [stop, error] = std::from_chars(text.data(), end, positive);
+      error == std::errc() && stop == end) {
+    return positive;
+  }
+  std::int64_t negative = 0;
+  if (const auto [stop, error] = std::from_chars(text.data(), end, negative);
+      error == std::errc() && stop == end) {
+    return static_cast<std::uint64_t>(negative);
+  }
+  return Error{fmt::format("--seed {} is no whole number from -2^63 to 2^64 - 1", text)};
+}
+
 void JsonOption::add_to(CLI::App& verb) {
   option = verb.add_option("--json", file, "a report as JSON, to FILE or (none given) to stdout")
                ->type_name("[FILE]")
@@ -89,6 +105,7 @@ int main(int argc, char** argv) {
     add_attend(app, exit_code);
     add_conform(app, exit_code);
     add_bench(app, exit_code);
+    add_check(app, exit_code);
     add_serve_library(app, exit_code);
     for (CLI::App* verb : app.get_subcommands({})) {
       for (CLI::Option* option : verb->get_options()) option->check(not_empty);

@@ -12,7 +12,7 @@ namespace {
 
 using Cli = CommandTest;
 
-constexpr const char* verbs[] = {"lecture", "theorems", "attend", "conform", "bench"};
+constexpr const char* verbs[] = {"lecture", "theorems", "attend", "conform", "bench", "check"};
 
 TEST_F(Cli, AloneOrAskedForHelpItListsItsVerbs) {
   const Ended alone = run("");
@@ -160,7 +160,7 @@ TEST_F(Cli, TheoremsAsJsonHoldsWhatTheRegistryHolds) {
   EXPECT_EQ(ended.exit_code, 0);
   const auto document = nlohmann::json::parse(ended.out);
   EXPECT_EQ(document["schema_version"], 1);
-  ASSERT_EQ(document["theorems"].size(), theorems().size());
+  ASSERT_GT(document["theorems"].size(), theorems().size());  // those of the checker come after
   for (std::size_t i = 0; i < theorems().size(); ++i) {
     EXPECT_EQ(document["theorems"][i]["id"], theorems()[i].id);
     EXPECT_EQ(document["theorems"][i]["statement_tex"], theorems()[i].statement);
