@@ -226,11 +226,8 @@ void add_check(CLI::App& app, int& exit_code) {
   const auto options = std::make_shared<Options>();
   CheckOptions& check = options->check;
   SubjectOptions& open = options->open;
-  // What is given several times is a list with one value each time.
   const auto repeated = [verb](const char* name, std::vector<std::string>& list, const char* what) {
-    return verb->add_option(name, list, what)
-        ->expected(1)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    return verb->add_option(name, list, what)->allow_extra_args(false);
   };
   CLI::Option* subject = verb->add_option("SUBJECT", options->subject, "what is asked; see below");
   verb->add_option("--template", options->language,

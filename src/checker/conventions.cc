@@ -74,7 +74,10 @@ std::string gloss_of(const Convention& convention, const std::string& value) {
   for (const Meaning& meaning : convention.meanings) {
     if (meaning.value == value) return std::string(meaning.gloss);
   }
-  return value.empty() ? "" : "not as any convention has it";
+  if (value.empty()) return "";
+  return convention.key == "scale" && value != "other"
+             ? "what scores seem to be multiplied by when no scale is given"
+             : "not as any convention has it";
 }
 
 std::optional<double> parse_number(std::string_view text) {

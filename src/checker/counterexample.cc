@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "theorems/attention_oracle.h"
 
@@ -11,12 +12,13 @@ namespace {
 
 using Place = std::array<Index, 4>;
 
-/// The entry that is farthest beyond its bound; the first of several.
+/// The entry that is farthest beyond its bound, the first of several; one that must be 0 goes
+/// before all others, because it is a leak and they are what follows from it.
 std::optional<Place> worst(const Tensor<double, 4>& is, const Tensor<double, 4>& should_be,
                            const Tensor<double, 4>& bound) {
   if (is.shape() != should_be.shape()) return std::nullopt;
   std::optional<Place> place;
-  double largest = 0;
+  std::pair<bool, double> gravest;
   const auto [batch, heads, rows, columns] = is.shape();
   for (Index b = 0; b < batch; ++b) {
     for (Index h = 0; h < heads; ++h) {
@@ -26,8 +28,9 @@ std::optional<Place> worst(const Tensor<double, 4>& is, const Tensor<double, 4>&
           double error = std::fabs(is(b, h, i, c) - right);
           if (!std::isfinite(right) || error <= bound(b, h, i, c)) continue;
           if (std::isnan(error)) error = std::numeric_limits<double>::infinity();
-          if (place && error <= largest) continue;
-          largest = error;
+          const std::pair gravity(right == 0 && bound(b, h, i, c) == 0, error);
+          if (place && gravity <= gravest) continue;
+          gravest = gravity;
           place = {b, h, i, c};
         }
       }

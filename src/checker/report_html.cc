@@ -31,6 +31,12 @@ std::string text_of(double value, int digits) {
 
 // ---- Drawings ----
 
+/// A number that fits into a cell.
+std::string cell_text(double value) {
+  std::string text = text_of(value, 3);
+  return text.size() <= 6 ? text : text_of(value, 1);
+}
+
 /// Which rows and columns are drawn: all of a small matrix, a window around what is wrong else.
 struct Window {
   Index first, count;
@@ -77,7 +83,7 @@ std::string drawing(const NamedMatrix& matrix, double largest, Colours colours) 
       if (numbers) {
         texts += "<text class=\"" + std::string(share > 0.55 ? "light" : "") + "\" x=\"" +
                  std::to_string(at(c, columns) + side / 2) + "\" y=\"" +
-                 std::to_string(at(i, rows) + side / 2 + 4) + "\">" + text_of(value, 3) + "</text>";
+                 std::to_string(at(i, rows) + side / 2 + 4) + "\">" + cell_text(value) + "</text>";
       }
     }
   }
@@ -130,10 +136,16 @@ std::string comparison_html(const Comparison& comparison, const std::string& nam
                          comparison.is.wrong};
   auto right = comparison.should_be.values.begin();
   for (double& value : difference.values) value -= *right++;
+  // What is wrong gets full colour, so that rounding elsewhere stays pale.
+  double full = largest;
+  if (const auto& wrong = comparison.is.wrong) {
+    const double fault = std::fabs(difference.values((*wrong)[0], (*wrong)[1]));
+    if (std::isfinite(fault)) full = fault;
+  }
   return element("div", "drawn",
                  drawing(comparison.should_be, largest, colours) +
                      drawing(comparison.is, largest, colours) +
-                     drawing(difference, largest_of(difference.values), Colours::sign)) +
+                     drawing(difference, full, Colours::sign)) +
          "\n";
 }
 

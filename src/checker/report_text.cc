@@ -133,7 +133,7 @@ std::vector<Index> shown_of(Index n, Index middle) {
   std::vector<Index> shown;
   for (Index i = 0; i < n; ++i) {
     const bool near = std::abs(i - middle) <= 1;
-    if (n <= all || i < 2 || i == n - 1 || near) {
+    if (n <= all || i == 0 || i == n - 1 || near) {
       shown.push_back(i);
     } else if (shown.back() != gap) {
       shown.push_back(gap);
@@ -159,8 +159,8 @@ class BlockMaker {
 
   Block block() {
     const auto [rows, columns] = matrix_.values.shape();
-    const bool whole = rows_.size() == static_cast<std::size_t>(rows) &&
-                       columns_.size() == static_cast<std::size_t>(columns);
+    const bool all_columns = columns_.size() == static_cast<std::size_t>(columns);
+    const bool whole = all_columns && rows_.size() == static_cast<std::size_t>(rows);
     std::string title = matrix_.name;
     if (!whole || rows * columns == 0) {
       title += " [" + std::to_string(rows) + ", " + std::to_string(columns) + "]";
@@ -171,15 +171,15 @@ class BlockMaker {
       add(value, shown_width(value));
       return finished();
     }
-    for (Index i : rows_) label_ = std::max(label_, label(i).size());
+    for (Index i : rows_) label_ = std::max(label_, shown_width(label(i)));
     for (Index c : columns_) {
-      std::size_t widest = whole ? 1 : label(c).size();
+      std::size_t widest = all_columns ? 1 : shown_width(label(c));
       for (Index i : rows_) widest = std::max(widest, shown_width(cell(i, c)));
       widths_.push_back(widest);
     }
     const std::string margin(label_ + 2, ' ');
     add(margin + " " + paint_.bold(title), margin.size() + 1 + shown_width(title));
-    if (!whole) add_line("", [&](Index c) { return paint_.faint(aligned(label(c), c)); });
+    if (!all_columns) add_line("", [&](Index c) { return paint_.faint(aligned(label(c), c)); });
     for (Index i : rows_) {
       add_line(label(i), [&](Index c) {
         return is_wrong(i, c) ? paint_.bad(aligned(cell(i, c), c)) : aligned(cell(i, c), c);
