@@ -37,21 +37,22 @@ struct Regime {
 const std::vector<Regime>& regimes();
 
 struct CheckOptions {
-  std::vector<std::string> theorems;  ///< ids; empty: all
-  std::vector<std::string> regimes;   ///< names; empty: all
+  std::vector<std::string> theorems = {};  ///< ids; empty: all
+  std::vector<std::string> regimes = {};   ///< names; empty: all
   std::uint64_t seed = 0;
   double seconds = 8;    ///< what it may take in all, the first call not counted
   int case_number = -1;  ///< only this case of each theorem; below 0: all
   int cases = 64;        ///< of each theorem
-  std::map<std::string, std::string> expect;  ///< a convention and the value that it must have
+  std::map<std::string, std::string> expect = {};  ///< a convention and the value that it must have
   bool identify_only = false;
-  bool require_bitwise = false;                 ///< bitwise claims that differ are violations
-  std::map<std::string, std::string> expected;  ///< ids of known violations, and why each is known
+  bool require_bitwise = false;  ///< bitwise claims that differ are violations
+  std::map<std::string, std::string> expected =
+      {};               ///< ids of known violations, and why each is known
   bool strict = false;  ///< a known violation that no longer occurs is a failure
   /// How a person runs the same check: "headproof check ./mine.so"; the replay lines begin so.
-  std::string command;
+  std::string command = {};
   /// Called before each theorem with its id and the share of them that is done.
-  std::function<void(std::string_view id, double share)> progress;
+  std::function<void(std::string_view id, double share)> progress = {};
 };
 
 /// The smallest problem found on which the subject breaks a theorem.
