@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "checker/testing.h"
 #include "command.h"
 #include "headproof/check.h"
-#include "xml.h"
 
 namespace headproof {
 namespace {

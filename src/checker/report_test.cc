@@ -9,8 +9,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "../tests/xml.h"
 #include "checker/expectations.h"
+#include "checker/testing.h"
 
 namespace headproof {
 namespace {
