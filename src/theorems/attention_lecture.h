@@ -1,6 +1,8 @@
 // What the lecture's theorems about black boxes have in common.
 #pragma once
 
+#include <algorithm>
+#include <string>
 #include <string_view>
 #include <vector>
 

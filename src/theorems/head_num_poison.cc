@@ -1,5 +1,6 @@
 #include "theorems/head_num_poison.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
