@@ -7,8 +7,7 @@ namespace headproof {
 namespace {
 
 AttentionProblem draw_gradient(Draw& draw) {
-  AttentionProblem problem =
-      draw.problem(modest(draw, draw.rectangular_sizes()), draw.either_causal());
+  AttentionProblem problem = draw_plain(draw);
   const Features& has = draw.domain.features;
   if (draw.chance(2)) hide_keys(draw, problem);
   if (has.has(Feature::scale) && draw.chance(4)) add_scale(draw, problem);
