@@ -152,9 +152,11 @@ class Checker {
     const auto start = Clock::now();
     // A crash starts a new process each time, and a time-out waits: fewer tries.
     const int calls = outcome == Outcome::violated ? 1500 : outcome == Outcome::crashed ? 60 : 0;
+    // A third of the time that a check has by default; more where the caller gives more.
+    const double patience = std::max(3.0, options_.seconds / 3);
     problem =
         shrink(std::move(problem), asker_.domain, calls, [&](const AttentionProblem& smaller) {
-          return since(start) < 3 && judge(theorem, asker_, smaller).outcome == outcome;
+          return since(start) < patience && judge(theorem, asker_, smaller).outcome == outcome;
         });
     Judged judged = judge(theorem, asker_, problem);
     Counterexample example;
