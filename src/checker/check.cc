@@ -71,9 +71,11 @@ class Checker {
              std::string regime, TheoremReport& report) {
     const auto start = Clock::now();
     const int calls = only_ ? 0 : calls_to_shrink(outcome);
+    // A third of the time that a check has by default; more where the caller gives more.
+    const double patience = std::max(3.0, options_.seconds / 3);
     problem =
         shrink(std::move(problem), asker_.domain, calls, [&](const AttentionProblem& smaller) {
-          return since(start) < 3 && judge(theorem, asker_, smaller).outcome == outcome;
+          return since(start) < patience && judge(theorem, asker_, smaller).outcome == outcome;
         });
     Judged judged = judge(theorem, asker_, problem);
     Counterexample example;
