@@ -110,6 +110,14 @@ inline constexpr std::uint64_t all_keys = ~std::uint64_t{0};
 /// One more than the highest bit's place.
 inline Index BitWidth(std::uint64_t bits) { return 64 - std::countl_zero(bits); }
 
+/// The bits first .. end - 1 of a block that begins at key `block_first`.
+inline std::uint64_t RangeBits(KeyRange keys, Index block_first) {
+  const Index begin = std::clamp<Index>(keys.begin - block_first, 0, key_block);
+  const Index end = std::clamp<Index>(keys.end - block_first, 0, key_block);
+  if (begin >= end) return 0;
+  return (all_keys >> (key_block - (end - begin))) << begin;
+}
+
 /// Calls step(first element, vectors) for pieces of `width` elements, whole vectors each, none
 /// larger than the registers allow and none much smaller than the others.
 template <class D, class Step>
@@ -142,14 +150,29 @@ HWY_INLINE void ForPieces(D, Index width, Step step) {
   }
 }
 
-/// s[r][j] = scale * sum over c of q[r][c] * k[c][j], ascending c, for a group and `keys` keys.
-/// Fetches a line at `next` for each channel.
+/// x where it is larger than `largest`; NaN is not.
+template <class D>
+HWY_INLINE Vec<D> Larger(D, Vec<D> largest, Vec<D> x) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+  return hn::Max(x, largest);  // Here the second is taken when one is NaN.
+#else
+  return hn::IfThenElse(hn::Gt(x, largest), x, largest);
+#endif
+}
+
+/// s[r][j] = scale * sum over c of q[r][c] * k[c][j], ascending c, for a group and `keys` keys, and
+/// maxima[r], the largest of them. Fetches a line at `next` for each channel.
 template <int rows, class D, class Real = hn::TFromD<D>>
 HWY_INLINE void Scores(D d, const Real* const* q, const Real* HWY_RESTRICT k, Index head_dim,
-                       Real scale, Index keys, const Real* next, Real* HWY_RESTRICT s) {
+                       Real scale, Index keys, const Real* next, Real* HWY_RESTRICT s,
+                       Real* HWY_RESTRICT maxima) {
   constexpr Index lanes = LanesOf<D>(), line = line_of<Real>;
   const Real* query[std::size_t{rows}];
-  for (int r = 0; r < rows; ++r) query[r] = q[r];
+  Vec<D> largest[std::size_t{rows}];
+  for (int r = 0; r < rows; ++r) {
+    query[r] = q[r];
+    largest[r] = hn::Set(d, -std::numeric_limits<Real>::infinity());
+  }
   ForPieces(d, keys, [&]<int vectors>(Index j, std::integral_constant<int, vectors>) HWY_ATTR {
     Vec<D> sum[std::size_t{rows}][std::size_t{vectors}];
     HWY_UNROLL(8)
@@ -175,10 +198,14 @@ HWY_INLINE void Scores(D d, const Real* const* q, const Real* HWY_RESTRICT k, In
     for (int r = 0; r < rows; ++r) {
       HWY_UNROLL(4)
       for (int n = 0; n < vectors; ++n) {
-        hn::Store(hn::Mul(sum[r][n], factor), d, s + r * key_block + j + n * lanes);
+        const Vec<D> score = hn::Mul(sum[r][n], factor);
+        largest[r] = Larger(d, largest[r], score);
+        hn::Store(score, d, s + r * key_block + j + n * lanes);
       }
     }
   });
+  HWY_UNROLL(8)
+  for (int r = 0; r < rows; ++r) maxima[r] = hn::GetLane(hn::MaxOfLanes(d, largest[r]));
 }
 
 /// The lanes from bit `first` on of a row's allowed keys.
@@ -188,37 +215,30 @@ HWY_INLINE hn::Mask<D> LaneMask(D d, std::uint64_t allowed, Index first) {
   return hn::LoadMaskBits(d, reinterpret_cast<const std::uint8_t*>(&bits));
 }
 
-/// Scores become logits where that needs more than the scale; masked ones -infinity.
+/// Scores become logits where that needs more than the scale; masked ones -infinity. Returns the
+/// largest.
 template <class D, class Real = hn::TFromD<D>>
-HWY_INLINE void Logits(D d, std::uint64_t allowed, Index keys, Real softcap, const Real* added,
+HWY_INLINE Real Logits(D d, std::uint64_t allowed, Index keys, Real softcap, const Real* added,
                        Real* HWY_RESTRICT s) {
   constexpr Index lanes = LanesOf<D>();
   const Vec<D> cap = hn::Set(d, softcap);
   const Vec<D> masked = hn::Set(d, -std::numeric_limits<Real>::infinity());
+  Vec<D> largest = masked;
   for (Index j = 0; j < keys; j += lanes) {
     Vec<D> x = hn::Load(d, s + j);
     if (softcap > 0) x = hn::Mul(cap, Tanh(d, hn::Div(x, cap)));
     if (added != nullptr) x = hn::Add(x, hn::Load(d, added + j));
-    hn::Store(hn::IfThenElse(LaneMask(d, allowed, j), x, masked), d, s + j);
-  }
-}
-
-/// The largest of `maximum` and the logits; NaN is none.
-template <class D, class Real = hn::TFromD<D>>
-HWY_INLINE Real Maximum(D d, Real maximum, Index keys, const Real* HWY_RESTRICT s) {
-  Vec<D> largest = hn::Set(d, maximum);
-  for (Index j = 0; j < keys; j += LanesOf<D>()) {
-    const Vec<D> x = hn::Load(d, s + j);
-    largest = hn::IfThenElse(hn::Gt(x, largest), x, largest);
+    x = hn::IfThenElse(LaneMask(d, allowed, j), x, masked);
+    largest = Larger(d, largest, x);
+    hn::Store(x, d, s + j);
   }
   return hn::GetLane(hn::MaxOfLanes(d, largest));
 }
 
 /// Logits become weights exp(logit - shift), summed into `sums` by lanes after these are rescaled.
-/// A masked key's place then holds -1, which no weight is.
 template <class D, class Real = hn::TFromD<D>>
-HWY_INLINE void Weights(D d, std::uint64_t allowed, Index keys, Real shift, Real rescale,
-                        Real* HWY_RESTRICT s, Real* HWY_RESTRICT sums) {
+HWY_INLINE void Weights(D d, Index keys, Real shift, Real rescale, Real* HWY_RESTRICT s,
+                        Real* HWY_RESTRICT sums) {
   constexpr Index lanes = LanesOf<D>();
   const Vec<D> origin = hn::Set(d, shift), factor = hn::Set(d, rescale);
   HWY_UNROLL(1)
@@ -231,74 +251,67 @@ HWY_INLINE void Weights(D d, std::uint64_t allowed, Index keys, Real shift, Real
     }
     hn::Store(Fma(hn::Load(d, sums + lane), factor, sum), d, sums + lane);
   }
-  if (allowed == all_keys) return;
-  for (Index j = 0; j < keys; j += lanes) {
-    const Vec<D> p = hn::Load(d, s + j);
-    hn::Store(hn::IfThenElse(LaneMask(d, allowed, j), p, hn::Set(d, Real(-1))), d, s + j);
-  }
 }
 
-/// acc[r] = acc[r] * rescale[r] + sum over j of s[r][j] * v[j], ascending j. All rows see the keys
-/// of `common`, some rows those of `seen`.
+/// acc[r] = acc[r] * rescale[r] + sum over j of s[r][j] * v[j], ascending j, where bit j of
+/// allowed[r] is set; those of `common` are set for all rows.
 template <int rows, class D, class Real = hn::TFromD<D>>
 HWY_INLINE void Accumulate(D d, const Real* HWY_RESTRICT s, const Real* HWY_RESTRICT v,
-                           Index v_stride, std::uint64_t common, std::uint64_t seen,
+                           Index v_stride, const std::uint64_t* allowed, std::uint64_t common,
                            const Real* HWY_RESTRICT rescale, Index value_width, const Real* next,
                            Real* HWY_RESTRICT acc) {
   constexpr Index lanes = LanesOf<D>(), line = line_of<Real>;
-  ForPieces(d, value_width,
-            [&]<int vectors>(Index c, std::integral_constant<int, vectors>) HWY_ATTR {
-              Vec<D> sum[std::size_t{rows}][std::size_t{vectors}];
-              HWY_UNROLL(8)
-              for (int r = 0; r < rows; ++r) {
-                const Vec<D> factor = hn::Set(d, rescale[r]);
-                HWY_UNROLL(4)
-                for (int n = 0; n < vectors; ++n) {
-                  sum[r][n] = hn::Mul(hn::Load(d, acc + r * value_width + c + n * lanes), factor);
-                }
+  ForPieces(
+      d, value_width, [&]<int vectors>(Index c, std::integral_constant<int, vectors>) HWY_ATTR {
+        Vec<D> sum[std::size_t{rows}][std::size_t{vectors}];
+        HWY_UNROLL(8)
+        for (int r = 0; r < rows; ++r) {
+          const Vec<D> factor = hn::Set(d, rescale[r]);
+          HWY_UNROLL(4)
+          for (int n = 0; n < vectors; ++n) {
+            sum[r][n] = hn::Mul(hn::Load(d, acc + r * value_width + c + n * lanes), factor);
+          }
+        }
+        for (Index j = 0; j < key_block;) {
+          const Index end = j + std::countr_one(common >> j);
+          const Real* HWY_RESTRICT value = v + j * v_stride + c;
+          for (; j < end; ++j, value += v_stride) {
+            hwy::Prefetch(next + j * line);
+            Vec<D> row[std::size_t{vectors}];
+            HWY_UNROLL(4)
+            for (int n = 0; n < vectors; ++n) row[n] = hn::LoadU(d, value + n * lanes);
+            HWY_UNROLL(8)
+            for (int r = 0; r < rows; ++r) {
+              const Vec<D> x = hn::Set(d, s[r * key_block + j]);
+              HWY_UNROLL(4)
+              for (int n = 0; n < vectors; ++n) sum[r][n] = Fma(x, row[n], sum[r][n]);
+            }
+          }
+          if (j == key_block) break;
+          // Up to the next key that all see, each row takes those that it sees itself.
+          const KeyRange apart{j, j + std::countr_zero(common >> j)};
+          HWY_UNROLL(8)
+          for (int r = 0; r < rows; ++r) {
+            for (std::uint64_t left = allowed[r] & RangeBits(apart, 0); left != 0;
+                 left &= left - 1) {
+              const Index key = std::countr_zero(left);
+              const Vec<D> x = hn::Set(d, s[r * key_block + key]);
+              HWY_UNROLL(4)
+              for (int n = 0; n < vectors; ++n) {
+                sum[r][n] = Fma(x, hn::LoadU(d, v + key * v_stride + c + n * lanes), sum[r][n]);
               }
-              std::uint64_t left = seen;
-              while (left != 0) {
-                const Index first = std::countr_zero(left);
-                const Index run = std::countr_one(common >> first);
-                const Real* HWY_RESTRICT value = v + first * v_stride + c;
-                const Real* HWY_RESTRICT weight = s + first;
-                for (Index j = 0; j < run; ++j, value += v_stride, ++weight) {
-                  hwy::Prefetch(next + j * line);
-                  Vec<D> row[std::size_t{vectors}];
-                  HWY_UNROLL(4)
-                  for (int n = 0; n < vectors; ++n) row[n] = hn::LoadU(d, value + n * lanes);
-                  HWY_UNROLL(8)
-                  for (int r = 0; r < rows; ++r) {
-                    const Vec<D> x = hn::Set(d, weight[r * key_block]);
-                    HWY_UNROLL(4)
-                    for (int n = 0; n < vectors; ++n) sum[r][n] = Fma(x, row[n], sum[r][n]);
-                  }
-                }
-                if (run > 0) {
-                  left = first + run < key_block ? left & (all_keys << (first + run)) : 0;
-                  continue;
-                }
-                left &= left - 1;
-                HWY_UNROLL(8)
-                for (int r = 0; r < rows; ++r) {
-                  const Vec<D> x = hn::Set(d, weight[r * key_block]);
-                  const auto masked = hn::Lt(x, hn::Zero(d));
-                  HWY_UNROLL(4)
-                  for (int n = 0; n < vectors; ++n) {
-                    const Vec<D> more = Fma(x, hn::LoadU(d, value + n * lanes), sum[r][n]);
-                    sum[r][n] = hn::IfThenElse(masked, sum[r][n], more);
-                  }
-                }
-              }
-              HWY_UNROLL(8)
-              for (int r = 0; r < rows; ++r) {
-                HWY_UNROLL(4)
-                for (int n = 0; n < vectors; ++n) {
-                  hn::Store(sum[r][n], d, acc + r * value_width + c + n * lanes);
-                }
-              }
-            });
+            }
+          }
+          j = apart.end;
+        }
+        HWY_UNROLL(8)
+        for (int r = 0; r < rows; ++r) {
+          HWY_UNROLL(4)
+          for (int n = 0; n < vectors; ++n) {
+            hn::Store(sum[r][n], d, acc + r * value_width + c + n * lanes);
+          }
+        }
+      });
 }
 
 /// A task's memory; see tile_workspace.
@@ -312,7 +325,7 @@ struct State {
   Real* part_maxima;  // [tile_rows]
   Real* shifts;       // [tile_rows]
   Real* rescales;     // [tile_rows]
-  Real* before;       // [tile_rows]
+  Real* maxima;       // [tile_rows]: of the block at hand
   // Of every tile, tile after tile; the pointers are those of the tile at hand.
   const Real** q;      // [tile_rows]: where the queries lie, head_dim elements each
   Real* packed_q;      // [tile_rows][head_dim]: queries whose channels do not lie side by side
@@ -336,7 +349,7 @@ struct State {
     added = take(tile_rows * key_block);
     part = take(tile_rows * width);
     lanes = take(tile_rows * sum_lanes);
-    for (Real** one : {&part_maxima, &shifts, &rescales, &before}) *one = take(tile_rows);
+    for (Real** one : {&part_maxima, &shifts, &rescales, &maxima}) *one = take(tile_rows);
     total = take(tiles * tile_rows * width);
     total_maxima = take(tiles * tile_rows);
     total_sums = take(tiles * tile_rows);
@@ -373,14 +386,6 @@ HWY_INLINE void WithRows(Index rows, Step step) {
     default:
       return step(std::integral_constant<int, 1>());
   }
-}
-
-/// The bits first .. end - 1 of a block that begins at key `block_first`.
-inline std::uint64_t RangeBits(KeyRange keys, Index block_first) {
-  const Index begin = std::clamp<Index>(keys.begin - block_first, 0, key_block);
-  const Index end = std::clamp<Index>(keys.end - block_first, 0, key_block);
-  if (begin >= end) return 0;
-  return (all_keys >> (key_block - (end - begin))) << begin;
 }
 
 /// Leaves out what the mask forbids; writes what it adds.
@@ -475,45 +480,40 @@ HWY_INLINE void Block(D d, const Tile<Real>& tile, const State<Real>& state, con
     if (group.seen == 0) continue;
     WithRows(group.end - group.begin, [&](auto rows) HWY_ATTR {
       Scores<rows()>(d, state.q + group.begin, panel, head_dim, tile.scale, BitWidth(group.seen),
-                     values + (g % 4) * head_dim * line_of<Real>,
-                     state.s + group.begin * key_block);
+                     values + (g % 4) * head_dim * line_of<Real>, state.s + group.begin * key_block,
+                     state.maxima + group.begin);
     });
   }
   for (Index g = 0; g < groups; ++g) {
     const GroupBlock& group = block.groups[g];
-    if (group.seen == 0) continue;
-    const Index keys = BitWidth(group.seen);
+    if (group.common == all_keys && !added && tile.softcap == 0) continue;
     for (Index r = group.begin; r < group.end; ++r) {
-      Real* const s = state.s + r * key_block;
-      if (added || tile.softcap > 0 || block.allowed[r] != all_keys) {
-        Logits(d, block.allowed[r], keys, tile.softcap,
-               added ? state.added + r * key_block : nullptr, s);
-      }
-      state.before[r] = state.part_maxima[r];
-      state.part_maxima[r] = Maximum(d, state.part_maxima[r], keys, s);
+      state.maxima[r] =
+          Logits(d, block.allowed[r], BitWidth(group.seen), tile.softcap,
+                 added ? state.added + r * key_block : nullptr, state.s + r * key_block);
     }
   }
   for (Index r = 0; r < tile.count; r += LanesOf<D>()) {
-    const Vec<D> shift = Origin(d, hn::Load(d, state.part_maxima + r));
+    const Vec<D> before = hn::Load(d, state.part_maxima + r);
+    const Vec<D> maximum = Larger(d, before, hn::Load(d, state.maxima + r));
+    const Vec<D> shift = Origin(d, maximum);
+    hn::Store(maximum, d, state.part_maxima + r);
     hn::Store(shift, d, state.shifts + r);
-    hn::Store(ExpBelowOverflow(d, hn::Sub(hn::Load(d, state.before + r), shift)), d,
-              state.rescales + r);
+    hn::Store(ExpBelowOverflow(d, hn::Sub(before, shift)), d, state.rescales + r);
   }
-  for (Index g = 0; g < groups; ++g) {
-    const GroupBlock& group = block.groups[g];
-    if (group.seen == 0) continue;
-    for (Index r = group.begin; r < group.end; ++r) {
-      Weights(d, block.allowed[r], BitWidth(group.seen), state.shifts[r], state.rescales[r],
-              state.s + r * key_block, state.lanes + r * sum_lanes);
-    }
+  for (Index r = 0; r < tile.count; ++r) {
+    const std::uint64_t seen = block.groups[r / group_rows].seen;
+    if (seen == 0) continue;
+    Weights(d, BitWidth(seen), state.shifts[r], state.rescales[r], state.s + r * key_block,
+            state.lanes + r * sum_lanes);
   }
   for (Index g = 0; g < groups; ++g) {
     const GroupBlock& group = block.groups[g];
     if (group.seen == 0) continue;
     WithRows(group.end - group.begin, [&](auto rows) HWY_ATTR {
-      Accumulate<rows()>(d, state.s + group.begin * key_block, values, values_stride, group.common,
-                         group.seen, state.rescales + group.begin, width,
-                         panel + head_dim * key_block + (g % 4) * key_block * line_of<Real>,
+      Accumulate<rows()>(d, state.s + group.begin * key_block, values, values_stride,
+                         block.allowed + group.begin, group.common, state.rescales + group.begin,
+                         width, panel + head_dim * key_block + (g % 4) * key_block * line_of<Real>,
                          state.part + group.begin * width);
     });
   }
@@ -525,22 +525,21 @@ template <class D, class Real = hn::TFromD<D>>
 HWY_INLINE void Merge(D d, Index count, Index width, std::uint64_t first, std::uint64_t seen,
                       const State<Real>& state) {
   constexpr Index lanes = LanesOf<D>();
-  // The shares of the old and the new, in `before` and `rescales`.
+  // The shares of the old and the new, in `maxima` and `rescales`.
   for (Index r = 0; r < count; r += lanes) {
     const Vec<D> old_maximum = hn::Load(d, state.total_maxima + r);
     const Vec<D> new_maximum = hn::Load(d, state.part_maxima + r);
-    const Vec<D> maximum =
-        hn::IfThenElse(hn::Gt(new_maximum, old_maximum), new_maximum, old_maximum);
+    const Vec<D> maximum = Larger(d, old_maximum, new_maximum);
     const Vec<D> shift = Origin(d, maximum);
     hn::Store(maximum, d, state.shifts + r);
-    hn::Store(ExpBelowOverflow(d, hn::Sub(old_maximum, shift)), d, state.before + r);
+    hn::Store(ExpBelowOverflow(d, hn::Sub(old_maximum, shift)), d, state.maxima + r);
     hn::Store(ExpBelowOverflow(d, hn::Sub(new_maximum, shift)), d, state.rescales + r);
   }
   for (Index r = 0; r < count; ++r) {
     if ((seen >> r & 1) == 0) continue;
     const bool copied = (first >> r & 1) != 0;
     const Real sum = FoldLanes(d, state.lanes + r * sum_lanes);
-    const Real old_share = state.before[r], new_share = state.rescales[r];
+    const Real old_share = state.maxima[r], new_share = state.rescales[r];
     state.total_maxima[r] = copied ? state.part_maxima[r] : state.shifts[r];
     state.total_sums[r] = copied ? sum : std::fma(state.total_sums[r], old_share, sum * new_share);
     Real* HWY_RESTRICT part = state.part + r * width;
