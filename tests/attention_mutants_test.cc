@@ -160,7 +160,7 @@ std::unique_ptr<AttentionSubject> rounding(Dtype dtype, Steps steps = {}) {
       for (double& value : *gradient) value = rounded(static_cast<float>(value), dtype);
     }
   };
-  Domain domain = plain_domain();
+  Domain domain = plain_attention_domain();
   domain.dtype = dtype;
   return plain_attention(std::string(name_of(dtype)), std::move(steps), domain);
 }

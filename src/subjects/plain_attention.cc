@@ -226,7 +226,7 @@ class PlainAttention final : public AttentionSubject {
 
 }  // namespace
 
-Domain plain_domain() {
+Domain plain_attention_domain() {
   Domain domain;
   domain.features = Features::all();
   return domain;

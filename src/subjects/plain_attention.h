@@ -93,9 +93,9 @@ struct Steps {
 };
 
 /// float32, every feature.
-Domain plain_domain();
+Domain plain_attention_domain();
 
 std::unique_ptr<AttentionSubject> plain_attention(std::string name, Steps steps = {},
-                                                  Domain domain = plain_domain());
+                                                  Domain domain = plain_attention_domain());
 
 }  // namespace headproof
