@@ -18,7 +18,10 @@ AttentionTheorem num_accuracy() {
           R"(weights; $u_o$ is the rounding of the output.)",
       .claim = Claim::bounded,
       .draw =
-          [](Draw& draw) { return draw.problem(draw.rectangular_sizes(), draw.either_causal()); },
+          [](Draw& draw) {
+            const Sizes sizes = draw.rectangular_sizes();
+            return draw.problem(sizes, draw.either_causal());
+          },
       .judge =
           [](Asker& asker, const AttentionProblem& problem) {
             Findings findings;

@@ -43,8 +43,7 @@ AttentionProblem shifted_by_bias(const AttentionProblem& problem, float by, Dtyp
 }
 
 AttentionProblem draw_shift(Draw& draw) {
-  AttentionProblem problem =
-      draw.problem(modest(draw, draw.rectangular_sizes()), draw.either_causal());
+  AttentionProblem problem = draw_plain(draw);
   if (draw.domain.features.has(Feature::bias) && draw.chance(3)) add_bias(draw, problem);
   // A last channel of 1 in q and of 0 in k: what is added to it in k is added to all scores.
   const Index d = problem.head_dim();
@@ -258,8 +257,7 @@ AttentionTheorem num_linearity_in_v() {
       .regimes = regimes_with_bounds,
       .draw =
           [](Draw& draw) {
-            AttentionProblem problem =
-                draw.problem(modest(draw, draw.rectangular_sizes()), draw.either_causal());
+            AttentionProblem problem = draw_plain(draw);
             if (draw.domain.dtype == Dtype::float16) {
               for (float& value : problem.v) value = std::min(value, 1e4F);
             }
@@ -282,8 +280,7 @@ AttentionTheorem num_key_permutation() {
       .regimes = regimes_with_bounds,
       .draw =
           [](Draw& draw) {
-            AttentionProblem problem =
-                draw.problem(modest(draw, draw.rectangular_sizes()), draw.either_causal());
+            AttentionProblem problem = draw_plain(draw);
             const Features& has = draw.domain.features;
             if (has.has(Feature::mask) && draw.chance(4)) add_mask(draw, problem);
             if (has.has(Feature::bias) && !problem.mask && draw.chance(4)) add_bias(draw, problem);
@@ -305,8 +302,7 @@ AttentionTheorem num_head_independence() {
       .regimes = regimes_with_bounds,
       .draw =
           [](Draw& draw) {
-            AttentionProblem problem =
-                draw.problem(modest(draw, draw.rectangular_sizes()), draw.either_causal());
+            AttentionProblem problem = draw_plain(draw);
             if (draw.domain.features.has(Feature::mask) && draw.chance(4)) add_mask(draw, problem);
             return problem;
           },

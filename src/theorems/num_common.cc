@@ -53,6 +53,13 @@ Sizes modest(const Draw& draw, Sizes sizes) {
   return sizes;
 }
 
+AttentionProblem draw_plain(Draw& draw) {
+  // One draw a statement: the order in which arguments are evaluated is the compiler's.
+  const Sizes sizes = modest(draw, draw.rectangular_sizes());
+  const bool causal = draw.either_causal();
+  return draw.problem(sizes, causal);
+}
+
 void add_mask(Draw& draw, AttentionProblem& problem) {
   problem.mask = pattern(draw, mask_shape(draw, problem));
 }
@@ -95,7 +102,7 @@ void add_softcap(Draw& draw, AttentionProblem& problem) {
 }
 
 void add_scale(Draw& draw, AttentionProblem& problem) {
-  constexpr double scales[] = {0, -0.5, 0.25, 2};
+  constexpr double scales[] = {-0.5, 2, 0, -1};
   problem.scale = scales[draw.case_number % 4];
 }
 
@@ -156,7 +163,7 @@ void add_options(Draw& draw, AttentionProblem& problem) {
   const auto turn =
       static_cast<std::size_t>(draw.case_number) % std::max<std::size_t>(offered.size(), 1);
   for (std::size_t at = 0; at < offered.size(); ++at) {
-    if (at == turn || draw.chance(draw.case_number < 24 ? 8 : 4)) offered[at].add(draw, problem);
+    if (at == turn || draw.chance(draw.case_number < 24 ? 6 : 3)) offered[at].add(draw, problem);
   }
   if (problem.mask && problem.bias) problem.bias.reset();
   // The corner takes no offset, and none of padded keys that all agree on.

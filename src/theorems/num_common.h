@@ -14,7 +14,11 @@ namespace headproof {
 /// The sizes, made smaller where the definition in double would take more than a millisecond or so.
 Sizes modest(const Draw& draw, Sizes sizes);
 
-/// Options in which the subject is known to accept; precondition: it offers them.
+/// Modest sizes, seq_len_q != seq_len_k and the causal mask or not where the subject accepts
+/// either.
+AttentionProblem draw_plain(Draw& draw);
+
+/// Options; precondition: the subject offers them.
 void add_mask(Draw& draw, AttentionProblem& problem);
 void add_bias(Draw& draw, AttentionProblem& problem);
 void add_key_length(Draw& draw, AttentionProblem& problem);

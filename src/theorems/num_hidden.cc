@@ -37,8 +37,7 @@ Tensor<bool, 3> poisoned_keys(const AttentionProblem& problem, Dtype dtype) {
 }
 
 AttentionProblem draw_poison(Draw& draw) {
-  AttentionProblem problem =
-      draw.problem(modest(draw, draw.rectangular_sizes()), draw.either_causal());
+  AttentionProblem problem = draw_plain(draw);
   hide_keys(draw, problem);
   const Dtype dtype = draw.domain.dtype;
   const float poisons[] = {nan,      huge(dtype),
@@ -126,8 +125,7 @@ Verdict judge_poison(Asker& asker, const AttentionProblem& problem) {
 }
 
 AttentionProblem draw_visible_nan(Draw& draw) {
-  AttentionProblem problem =
-      draw.problem(modest(draw, draw.rectangular_sizes()), draw.either_causal());
+  AttentionProblem problem = draw_plain(draw);
   if (draw.chance(3)) hide_keys(draw, problem);
   Tensor<float, 4>* const tensors[] = {&problem.q, &problem.k, &problem.v};
   const Index which = draw.below(3);
@@ -174,8 +172,7 @@ Verdict judge_visible_nan(Asker& asker, const AttentionProblem& problem) {
 }
 
 AttentionProblem draw_extreme(Draw& draw) {
-  AttentionProblem problem =
-      draw.problem(modest(draw, draw.rectangular_sizes()), draw.either_causal());
+  AttentionProblem problem = draw_plain(draw);
   if (draw.chance(3)) hide_keys(draw, problem);
   // q is 1 and k falls or rises along the keys: what is visible is far below what is hidden
   // behind it, or far above 0. Values grow, so that what leaks leaves the visible ones' hull.
@@ -236,8 +233,7 @@ Verdict judge_extreme(Asker& asker, const AttentionProblem& problem) {
 
 AttentionProblem draw_empty_rows(Draw& draw) {
   const Features& has = draw.domain.features;
-  AttentionProblem problem =
-      draw.problem(modest(draw, draw.rectangular_sizes()), draw.either_causal());
+  AttentionProblem problem = draw_plain(draw);
   const bool rectangular = problem.seq_len_q() > problem.seq_len_k();
   if (rectangular && problem.causal != Causal::none && draw.chance(2)) {
     problem.causal = Causal::bottom_right;  // the first queries stand before the first key

@@ -9,10 +9,6 @@ namespace {
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
-AttentionProblem draw_plain(Draw& draw) {
-  return draw.problem(modest(draw, draw.rectangular_sizes()), draw.either_causal());
-}
-
 AttentionProblem draw_zero_sizes(Draw& draw) {
   const Features& has = draw.domain.features;
   Sizes sizes = modest(draw, draw.rectangular_sizes());
@@ -31,7 +27,8 @@ AttentionProblem draw_zero_sizes(Draw& draw) {
     });
   }
   ways[static_cast<std::size_t>(draw.below(static_cast<Index>(ways.size())))]();
-  AttentionProblem problem = draw.problem(sizes, draw.either_causal());
+  const bool causal = draw.either_causal();
+  AttentionProblem problem = draw.problem(sizes, causal);
   if (sizes.head_dim == 0 && has.has(Feature::scale)) problem.scale = 1;
   problem.want_lse = has.has(Feature::lse) && draw.chance(2);
   return problem;
