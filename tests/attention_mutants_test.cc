@@ -70,6 +70,12 @@ std::string caught_by(const Report& report) {
   return text;
 }
 
+const AttentionTheorem& find_attention_theorem(std::string_view id) {
+  const auto& all = attention_theorems();
+  return *std::find_if(all.begin(), all.end(),
+                       [&](const AttentionTheorem& theorem) { return theorem.id == id; });
+}
+
 void print_row(std::string_view name, const std::string& text) {
   std::printf("%-34s %s\n", std::string(name).c_str(), text.c_str());
   std::fflush(stdout);
@@ -77,12 +83,20 @@ void print_row(std::string_view name, const std::string& text) {
 
 TEST(AttentionMutants, EveryOneIsCaughtInASmallCounterexampleAndEveryTheoremCatchesOne) {
   std::set<std::string> broken;
+  const auto right = plain_attention("plain");
+  const Report of_right = check(*right, options_for(0, {"num-accuracy"}));
+  Asker asks_right(*right, of_right.domain, of_right.conventions);
   for (const AttentionMutantInfo& mutant : attention_mutants()) {
     const auto subject = attention_mutant(mutant.name);
     const Report report = check(*subject, options_for(0, mutant.caught_by));
     print_row(mutant.name, caught_by(report));
     for (const TheoremReport& theorem : report.theorems) {
-      if (found_fault(theorem)) broken.insert(theorem.id);
+      if (!found_fault(theorem)) continue;
+      broken.insert(theorem.id);
+      // It is the fault that the counterexample shows.
+      const Verdict verdict =
+          find_attention_theorem(theorem.id).judge(asks_right, theorem.counterexample->problem);
+      EXPECT_NE(verdict.outcome(), Outcome::violated) << mutant.name << ": " << theorem.id;
     }
     const bool small = std::any_of(
         report.theorems.begin(), report.theorems.end(), [&](const TheoremReport& theorem) {

@@ -145,6 +145,7 @@ void look_at_gradients(Asker& asker, const AttentionProblem& problem, Findings& 
 }
 
 Verdict judge_causal(Asker& asker, const AttentionProblem& problem) {
+  if (problem.causal == Causal::none) return not_applicable("there is no causal mask");
   Findings findings;
   require_triangular(asker.recover_A(problem), findings.exact("$A$ is 0 above the diagonal"));
   move_positions(asker, problem, findings);

@@ -7,8 +7,11 @@ namespace headproof {
 namespace {
 
 AttentionProblem draw_gradient(Draw& draw) {
-  AttentionProblem problem = draw_plain(draw);
   const Features& has = draw.domain.features;
+  Sizes sizes = draw.rectangular_sizes();
+  if (has.has(Feature::grouped_heads) && draw.chance(3)) sizes.num_heads = 2 * sizes.num_kv_heads;
+  const bool causal = draw.either_causal();
+  AttentionProblem problem = draw.problem(modest(draw, sizes), causal);
   if (draw.chance(2)) hide_keys(draw, problem);
   if (has.has(Feature::scale) && draw.chance(4)) add_scale(draw, problem);
   if (has.has(Feature::softcap) && draw.chance(4)) add_softcap(draw, problem);

@@ -61,7 +61,7 @@ AttentionProblem draw_poison(Draw& draw) {
       if (spared != 1) plant(problem.v);
     }
   }
-  if (draw.domain.features.has(Feature::backward) && draw.chance(3)) add_d_out(draw, problem);
+  if (draw.domain.features.has(Feature::backward) && draw.chance(2)) add_d_out(draw, problem);
   return problem;
 }
 

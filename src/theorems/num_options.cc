@@ -24,7 +24,12 @@ Verdict judge_against_definition(Asker& asker, const AttentionProblem& problem) 
 }
 
 AttentionProblem draw_options(Draw& draw) {
-  AttentionProblem problem = draw_plain(draw);
+  Sizes sizes = draw.rectangular_sizes();
+  // One query at the end of the keys, as in decoding with a cache.
+  const bool step = draw.domain.features.has(Feature::rectangular) && draw.chance(4);
+  if (step) sizes.seq_len_q = draw.length(1);
+  const bool causal = draw.either_causal();
+  AttentionProblem problem = draw.problem(modest(draw, sizes), causal);
   add_options(draw, problem);
   return problem;
 }
