@@ -697,10 +697,10 @@ HWY_INLINE std::uint64_t OneVectorGroup(D d, KeyTag key_tag, const Tile<Real>& t
   HWY_UNROLL(8)
   for (int r = 0; r < rows; ++r) {
     logit[r] = hn::IfThenElse(LaneMask(key_tag, allowed[r], 0), hn::Mul(score[r], factor), none);
-    largest[r] = hn::IfThenElse(hn::Gt(logit[r], none), logit[r], none);  // which NaN is not
   }
+  // Where a logit is NaN so is all of the row, whatever the largest is.
   HWY_UNROLL(8)
-  for (int r = 0; r < rows; ++r) largest[r] = hn::MaxOfLanes(key_tag, largest[r]);
+  for (int r = 0; r < rows; ++r) largest[r] = hn::MaxOfLanes(key_tag, logit[r]);
   HWY_UNROLL(8)
   for (int r = 0; r < rows; ++r) {
     weight[r] = ExpBelowOverflow(key_tag, hn::Sub(logit[r], Origin(key_tag, largest[r])));
