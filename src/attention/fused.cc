@@ -47,26 +47,25 @@ class Forward {
   Index rows() const { return group_ * q_.shape[2]; }
   Index heads() const { return q_.shape[0] * num_kv_heads_; }
 
-  /// The rows from `first_row` on, `tiles` tiles at most, of the queries that read key/value head
-  /// `head` (b * num_kv_heads + h).
-  void run(const KeysAndValues<Scalar>& kv, Index head, Index first_row, Index tiles,
+  /// The rows from `first_row` on, `tiles` tiles at most, of the queries of sequence b that read
+  /// key/value head h.
+  void run(const KeysAndValues<Scalar>& kv, Index b, Index h, Index first_row, Index tiles,
            Scalar* workspace) const {
-    const Index b = head / num_kv_heads_, h = head % num_kv_heads_;
     const VisibleKeys visible(options_, b, q_.shape[2], seq_len_k_);
     const Index first_key = visible.sequence().begin;
     std::array<TileRow<Scalar>, std::size_t{task_tiles * tile_rows}> all;
     std::array<Tile<Scalar>, std::size_t{task_tiles}> task;
     const Index count = std::min(tiles * tile_rows, rows() - first_row);
+    const Index first_query = first_row / group_, first_in_group = first_row % group_;
     for (Index g = 0; g < group_; ++g) {
       const Index query_head = h * group_ + g;
       const View<const Scalar, 2> q = q_[b][query_head];
       const View<Scalar, 2> out = out_[b][query_head];
       const View<Scalar, 1> lse = lse_[b][query_head];
-      // Rows before the first of this head, and which query that is.
-      const Index before =
-          g < first_row % group_ ? g - first_row % group_ + group_ : g - first_row % group_;
-      Index i = (first_row + before) / group_;
-      for (Index r = before; r < count; r += group_, ++i) {
+      // Of this head, query first_query was among the rows before, or it is row g - first_in_group.
+      const bool was_before = g < first_in_group;
+      Index i = first_query + (was_before ? 1 : 0);
+      for (Index r = g - first_in_group + (was_before ? group_ : 0); r < count; r += group_, ++i) {
         const KeyRange keys = visible.of(i);
         all[static_cast<std::size_t>(r)] = {
             .q = row_of(q, i),
@@ -149,9 +148,6 @@ Status attention_fused(const View<const Scalar, 4>& q, Index num_kv_heads, Index
   const Index together =
       std::clamp<Index>(packed_bytes / std::max<Index>(packed_size, 1), 1, heads);
   const Workspace packed(bytes_of<Scalar>(together * (k_size + v_size)));
-  const auto source_of = [&](Index head) {
-    return source(head / num_kv_heads, head % num_kv_heads);
-  };
   for (Index first = 0; first < heads && !progress.stopped(); first += together) {
     const Index count = std::min(together, heads - first);
     const auto memory_of = [&](Index n) { return packed.as<Scalar>() + n * (k_size + v_size); };
@@ -160,7 +156,8 @@ Status attention_fused(const View<const Scalar, 4>& q, Index num_kv_heads, Index
       share_out(
           count * blocks, parallel, [] { return 0; },
           [&](int, Index task) {
-            const KeysAndValues<Scalar> kv = source_of(first + task / blocks);
+            const Index head = first + task / blocks;
+            const KeysAndValues<Scalar> kv = source(head / num_kv_heads, head % num_kv_heads);
             const Index key = task % blocks * key_block;
             const Index keys = std::min(key_block, kv.count() - key);
             if (keys <= 0) return;
@@ -177,13 +174,14 @@ Status attention_fused(const View<const Scalar, 4>& q, Index num_kv_heads, Index
         [&](const Workspace& workspace, Index task) {
           if (progress.stopped()) return;
           const Index n = task / tasks, first_row = (tasks - 1 - task % tasks) * tiles * tile_rows;
-          KeysAndValues<Scalar> kv = source_of(first + n);
+          const Index b = (first + n) / num_kv_heads, h = (first + n) % num_kv_heads;
+          KeysAndValues<Scalar> kv = source(b, h);
           if (pack_k) kv.panels = memory_of(n);
           if (pack_v) {
             kv.rows = memory_of(n) + k_size;
             kv.rows_stride = width;
           }
-          forward.run(kv, first + n, first_row, tiles, workspace.as<Scalar>());
+          forward.run(kv, b, h, first_row, tiles, workspace.as<Scalar>());
           progress.add(1);
         });
   }

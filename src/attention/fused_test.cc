@@ -453,6 +453,44 @@ TEST(Fused, ScoresOfAnySizeGiveTheRowsOfTheDefinition) {
   }
 }
 
+template <class Scalar>
+void expect_canonical_bits_of_few_keys() {
+  constexpr Scalar infinity = std::numeric_limits<Scalar>::infinity();
+  Generator generator(11);
+  for (Index keys = 1; keys <= 18; ++keys) {
+    for (const Shape& s : {Shape{2, 2, 1, 9, keys, 4, 16}, Shape{1, 4, 2, 8, keys, 7, 3},
+                           Shape{1, 1, 1, 1, keys, 16, 70}, Shape{1, 3, 3, 49, keys, 1, 8}}) {
+      auto q = draw<Scalar>({s.batch, s.num_heads, s.seq_len_q, s.head_dim}, 1);
+      auto k = draw<Scalar>({s.batch, s.num_kv_heads, s.seq_len_k, s.head_dim}, 2);
+      const auto v = draw<Scalar>({s.batch, s.num_kv_heads, s.seq_len_k, s.value_dim}, 3);
+      q(0, 0, s.seq_len_q / 2, 0) = infinity;  // logits that are NaN or infinite
+      k(0, 0, keys / 2, 0) = std::numeric_limits<Scalar>::quiet_NaN();
+      Booleans open({s.batch, 1, s.seq_len_q, keys});
+      const auto chances = generator.randn(open.view().size());
+      for (Index n = 0; n < chances.size(); ++n) open.view().data[n] = chances(n) > -0.5F;
+      const AttentionOptions all[] = {
+          {},
+          {.causal = Causal::bottom_right},
+          {.causal = Causal::top_left, .mask = View<const bool, 4>(open.view())},
+          {.window = 2, .window_right = 1}};
+      for (const AttentionOptions& options : all) {
+        const auto expected = attention_canonical<Scalar>(q, k, v, options);
+        for (std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+          hwy::SetSupportedTargetsForTest(target);
+          EXPECT_TRUE(same(expected, attention<Scalar>(q, k, v, options).value()))
+              << hwy::TargetName(target) << ", " << s << ", options " << &options - all;
+        }
+        hwy::SetSupportedTargetsForTest(0);
+      }
+    }
+  }
+}
+
+// Those that fit a vector are computed on a way of their own.
+TEST(Fused, HasTheCanonicalBitsWithFewKeysInFloat) { expect_canonical_bits_of_few_keys<float>(); }
+
+TEST(Fused, HasTheCanonicalBitsWithFewKeysInDouble) { expect_canonical_bits_of_few_keys<double>(); }
+
 // The digest is stored: whatever computes it, on whatever machine, these are the bits.
 TEST(Fused, ADozenProblemsHaveTheStoredDigest) {
   std::uint64_t hash = 0xcbf29ce484222325U;

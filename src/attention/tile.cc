@@ -54,24 +54,41 @@ HWY_INLINE Real FoldLanes(D d, const Real* HWY_RESTRICT sums) {
   return Fold(d, sum[0]);
 }
 
+/// Four numbers each from `from`, `from` + stride, ... in the vector's 128-bit blocks.
+template <class D, class Real = hn::TFromD<D>>
+HWY_INLINE Vec<D> LoadBlocks(D d, const Real* const* from, Index offset) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (hn::MaxLanes(D()) > 4) {
+    const hn::Half<D> half;
+    constexpr std::size_t blocks = hn::MaxLanes(D()) / 8;
+    return hn::Combine(d, LoadBlocks(half, from + 4 * blocks, offset),
+                       LoadBlocks(half, from, offset));
+  }
+#endif
+  return hn::LoadU(d, *from + offset);
+}
+
 template <class Real>
 void PackKeys(const View<const Real, 2>& keys, Real* HWY_RESTRICT panel) {
   const Index count = keys.shape[0], head_dim = keys.shape[1];
-  Index packed_keys = 0, packed_channels = 0;  // what the loop over squares leaves
+  Index packed_channels = 0;  // what the loop over squares leaves
 #if HWY_TARGET != HWY_SCALAR
-  // Squares of four keys by four channels are transposed in registers.
+  // Four channels at a time of a vector of keys are transposed in registers: what is read as a
+  // vector soon after must have been written as one, or it is not there yet.
   if constexpr (sizeof(Real) == 4) {
     if (keys.strides[1] == 1) {
-      const hn::FixedTag<float, 4> d;
+      const hn::CappedTag<float, 8> d;
+      constexpr Index lanes = static_cast<Index>(hn::MaxLanes(d));
       const hn::RepartitionToWide<decltype(d)> wide;
-      packed_keys = count / 4 * 4;
       packed_channels = head_dim / 4 * 4;
-      for (Index c = 0; c < packed_channels; c += 4) {
-        for (Index j = 0; j < packed_keys; j += 4) {
-          const Real* at = keys.data + j * keys.strides[0] + c;
-          const auto k0 = hn::LoadU(d, at), k1 = hn::LoadU(d, at + keys.strides[0]);
-          const auto k2 = hn::LoadU(d, at + 2 * keys.strides[0]);
-          const auto k3 = hn::LoadU(d, at + 3 * keys.strides[0]);
+      for (Index j = 0; j < count; j += lanes) {
+        const Real* key[std::size_t{lanes}];  // in the place of those that are not there the last
+        for (Index n = 0; n < lanes; ++n) {
+          key[n] = keys.data + std::min(j + n, count - 1) * keys.strides[0];
+        }
+        for (Index c = 0; c < packed_channels; c += 4) {
+          const auto k0 = LoadBlocks(d, key, c), k1 = LoadBlocks(d, key + 1, c);
+          const auto k2 = LoadBlocks(d, key + 2, c), k3 = LoadBlocks(d, key + 3, c);
           const auto low01 = hn::BitCast(wide, hn::InterleaveLower(d, k0, k1));
           const auto low23 = hn::BitCast(wide, hn::InterleaveLower(d, k2, k3));
           const auto high01 = hn::BitCast(wide, hn::InterleaveUpper(d, k0, k1));
@@ -89,10 +106,10 @@ void PackKeys(const View<const Real, 2>& keys, Real* HWY_RESTRICT panel) {
     }
   }
 #endif
-  if (packed_keys == count && packed_channels == head_dim) return;
+  if (packed_channels == head_dim) return;
   for (Index j = 0; j < count; ++j) {
     const Real* key = keys.data + j * keys.strides[0];
-    for (Index c = j < packed_keys ? packed_channels : 0; c < head_dim; ++c) {
+    for (Index c = packed_channels; c < head_dim; ++c) {
       panel[c * key_block + j] = key[c * keys.strides[1]];
     }
   }
@@ -350,7 +367,10 @@ struct State {
     added = take(tile_rows * key_block);
     part = take(tile_rows * width);
     lanes = take(tile_rows * sum_lanes);
-    for (Real** one : {&part_maxima, &shifts, &rescales, &maxima}) *one = take(tile_rows);
+    part_maxima = take(tile_rows);
+    shifts = take(tile_rows);
+    rescales = take(tile_rows);
+    maxima = take(tile_rows);
     total = take(tiles * tile_rows * width);
     total_maxima = take(tiles * tile_rows);
     total_sums = take(tiles * tile_rows);
@@ -370,9 +390,13 @@ struct State {
   }
 };
 
-/// Calls step(constant) with the number of rows of a group as a constant.
-template <class Step>
+/// Calls step(constant) with the number of rows, 1 .. most, as a constant.
+template <int most = group_rows, class Step>
 HWY_INLINE void WithRows(Index rows, Step step) {
+  if constexpr (most > 6) {
+    if (rows < most) return WithRows<most - 1>(rows, step);
+    return step(std::integral_constant<int, most>());
+  }
   switch (rows) {
     case 6:
       return step(std::integral_constant<int, 6>());
@@ -585,37 +609,145 @@ HWY_INLINE void Finish(D d, const Tile<Real>& tile, const State<Real>& state, st
   }
 }
 
+/// A block of keys and values where stages read it.
+template <class Real>
+struct PackedBlock {
+  const Real* panel;   ///< [head_dim][key_block]
+  const Real* values;  ///< [key_block][value_width], values_stride apart
+  Index values_stride;
+};
+
+/// The block that begins at key `first`, packed now if it has not been.
+template <class Real>
+HWY_INLINE PackedBlock<Real> Packed(const KeysAndValues<Real>& kv, Index first,
+                                    const State<Real>& state) {
+  const Index count = std::min(key_block, kv.count() - first);
+  PackedBlock<Real> block{state.panel, state.rows, kv.value_width()};
+  if (kv.panels != nullptr) {
+    block.panel = kv.panels + first * kv.head_dim();
+  } else {
+    PackKeys(rows_of(kv.keys, first, count), state.panel);
+  }
+  if (kv.rows != nullptr) {
+    block.values = kv.rows + first * kv.rows_stride;
+    block.values_stride = kv.rows_stride;
+  } else {
+    pack_rows(rows_of(kv.values, first, count), kv.value_width(), state.rows);
+  }
+  return block;
+}
+
 /// The keys first .. end - 1, all of one span, for one tile; returns which rows see any of them.
 template <class D, class Real = hn::TFromD<D>>
 HWY_INLINE std::uint64_t Span(D d, const Tile<Real>& tile, KeyRange whole, KeyRange keys,
                               const State<Real>& state) {
   const KeysAndValues<Real>& kv = *tile.kv;
-  const Index head_dim = kv.head_dim(), width = kv.value_width();
-  std::fill_n(state.part, tile.count * width, Real(0));
+  std::fill_n(state.part, tile.count * kv.value_width(), Real(0));
   std::fill_n(state.lanes, tile.count * sum_lanes, Real(0));
   std::fill_n(state.part_maxima, tile_rows, -std::numeric_limits<Real>::infinity());
   std::uint64_t seen = 0;
   for (Index first = keys.begin / key_block * key_block; first < keys.end; first += key_block) {
-    const Index count = std::min(key_block, kv.count() - first);
     TileBlock block;
     LookAtBlock(tile, whole, first, state.added, block);
     if (block.rows == 0) continue;
     seen |= block.rows;
-    const Real* panel = state.panel;
-    if (kv.panels != nullptr) {
-      panel = kv.panels + first * head_dim;
-    } else {
-      PackKeys(rows_of(kv.keys, first, count), state.panel);
+    const PackedBlock<Real> packed = Packed(kv, first, state);
+    Block(d, tile, state, packed.panel, packed.values, packed.values_stride, block);
+  }
+  return seen;
+}
+
+/// Some rows, from `first_row` on, of a tile whose keys fill one vector of `key_tag` at
+/// most: their total, total_sums and total_maxima, and which of them see a key. The arithmetic is
+/// that of Span, without what comes to nothing.
+template <int rows, class D, class KeyTag, class Real = hn::TFromD<D>>
+HWY_INLINE std::uint64_t OneVectorGroup(D d, KeyTag key_tag, const Tile<Real>& tile,
+                                        Index first_row, const PackedBlock<Real>& block,
+                                        const State<Real>& state) {
+  constexpr Index lanes = LanesOf<D>(), keys = LanesOf<KeyTag>();
+  const TileRow<Real>* const row = tile.rows + first_row;
+  const Index head_dim = tile.kv->head_dim(), width = tile.kv->value_width();
+  const Index q_stride = tile.q_stride;
+  const Real* query[std::size_t{rows}];
+  Vec<KeyTag> score[std::size_t{rows}];
+  HWY_UNROLL(8)
+  for (int r = 0; r < rows; ++r) {
+    query[r] = row[r].q;
+    score[r] = hn::Zero(key_tag);
+  }
+  const Real* HWY_RESTRICT column = block.panel;
+  for (Index c = 0, at = 0; c < head_dim; ++c, at += q_stride, column += key_block) {
+    const Vec<KeyTag> key = hn::Load(key_tag, column);
+    HWY_UNROLL(8)
+    for (int r = 0; r < rows; ++r) score[r] = Fma(hn::Set(key_tag, query[r][at]), key, score[r]);
+  }
+  std::uint64_t allowed[std::size_t{rows}], seen = 0;
+  for (int r = 0; r < rows; ++r) {
+    allowed[r] = RangeBits(row[r].keys, 0);
+    if (tile.mask->index() != 0) {
+      allowed[r] = MaskedBits<Real>(allowed[r], *tile.mask, row[r], tile.first_key, nullptr);
     }
-    const Real* values = state.rows;
-    Index values_stride = width;
-    if (kv.rows != nullptr) {
-      values = kv.rows + first * kv.rows_stride;
-      values_stride = kv.rows_stride;
-    } else {
-      pack_rows(rows_of(kv.values, first, count), width, state.rows);
+    seen |= std::uint64_t{allowed[r] != 0} << (first_row + r);
+  }
+  // Stage by stage, because a row by itself would be a long chain of waiting.
+  const Vec<KeyTag> factor = hn::Set(key_tag, tile.scale);
+  const Vec<KeyTag> none = hn::Set(key_tag, -std::numeric_limits<Real>::infinity());
+  Vec<KeyTag> logit[std::size_t{rows}], largest[std::size_t{rows}], weight[std::size_t{rows}];
+  HWY_UNROLL(8)
+  for (int r = 0; r < rows; ++r) {
+    logit[r] = hn::IfThenElse(LaneMask(key_tag, allowed[r], 0), hn::Mul(score[r], factor), none);
+  }
+  // Where a logit is NaN so is all of the row, whatever the largest is.
+  HWY_UNROLL(8)
+  for (int r = 0; r < rows; ++r) largest[r] = hn::MaxOfLanes(key_tag, logit[r]);
+  HWY_UNROLL(8)
+  for (int r = 0; r < rows; ++r) {
+    weight[r] = ExpBelowOverflow(key_tag, hn::Sub(logit[r], Origin(key_tag, largest[r])));
+  }
+  HWY_ALIGN Real weights[std::size_t{rows * keys}];
+  HWY_UNROLL(8)
+  for (int r = 0; r < rows; ++r) {
+    hn::Store(weight[r], key_tag, weights + r * keys);
+    state.total_maxima[first_row + r] = hn::GetLane(largest[r]);
+    state.total_sums[first_row + r] = Fold(key_tag, weight[r]);
+  }
+  ForPieces(d, width, [&]<int vectors>(Index c, std::integral_constant<int, vectors>) HWY_ATTR {
+    for (int r = 0; r < rows; ++r) {
+      Vec<D> sum[std::size_t{vectors}];
+      HWY_UNROLL(4)
+      for (int n = 0; n < vectors; ++n) sum[n] = hn::Zero(d);
+      for (std::uint64_t left = allowed[r]; left != 0; left &= left - 1) {
+        const Index j = std::countr_zero(left);
+        const Vec<D> x = hn::Set(d, weights[r * keys + j]);
+        const Real* const value = block.values + j * block.values_stride + c;
+        HWY_UNROLL(4)
+        for (int n = 0; n < vectors; ++n) {
+          sum[n] = Fma(x, hn::LoadU(d, value + n * lanes), sum[n]);
+        }
+      }
+      HWY_UNROLL(4)
+      for (int n = 0; n < vectors; ++n) {
+        hn::Store(sum[n], d, state.total + (first_row + r) * width + c + n * lanes);
+      }
     }
-    Block(d, tile, state, panel, values, values_stride, block);
+  });
+  return seen;
+}
+
+/// What Span and Merge do in general, for a tile with so few keys that a row's logits and weights
+/// fit one vector. In general they go through memory, stage by stage for all rows, and what that
+/// takes beside the arithmetic is most of the time of a small call. Precondition: logits are scores
+/// or -infinity. Returns which rows see a key.
+template <class D, class KeyTag, class Real = hn::TFromD<D>>
+HWY_INLINE std::uint64_t OneVector(D d, KeyTag key_tag, const Tile<Real>& tile,
+                                   const State<Real>& state) {
+  const PackedBlock<Real> block = Packed(*tile.kv, 0, state);
+  std::uint64_t seen = 0;
+  constexpr int most_rows = 8;
+  for (Index r = 0; r < tile.count; r += most_rows) {
+    WithRows<most_rows>(std::min<Index>(most_rows, tile.count - r), [&](auto rows) HWY_ATTR {
+      seen |= OneVectorGroup<rows()>(d, key_tag, tile, r, block, state);
+    });
   }
   return seen;
 }
@@ -626,6 +758,16 @@ void RunTiles(const Tile<Real>* tiles, Index count, Real* workspace) {
   const KeysAndValues<Real>& kv = *tiles->kv;
   const Index head_dim = kv.head_dim(), width = kv.value_width();
   const State<Real> memory(workspace, kv, count);
+  // Numbers of a mask are added to scores; booleans are not.
+  if (count == 1 && kv.count() <= LanesOf<decltype(d)>() && tiles->softcap == 0 &&
+      tiles->mask->index() <= 1) {
+    const hn::CappedTag<Real, hn::MaxLanes(d) / 2 + (hn::MaxLanes(d) == 1)> half;
+    const std::uint64_t rows = kv.count() <= LanesOf<decltype(half)>()
+                                   ? OneVector(d, half, *tiles, memory)
+                                   : OneVector(d, d, *tiles, memory);
+    Finish(d, *tiles, memory, rows);
+    return;
+  }
   KeyRange any[std::size_t{task_tiles}], whole[std::size_t{task_tiles}];  // that rows see
   std::uint64_t seen[std::size_t{task_tiles}] = {};                       // bit r: row r saw a key
   Index end = 0;

@@ -77,7 +77,7 @@ void run_tiles(const Tile<float>* tiles, Index count, float* workspace);
 void run_tiles(const Tile<double>* tiles, Index count, double* workspace);
 
 /// Keys [count, head_dim], count <= key_block, as [head_dim][key_block]; the places beyond the last
-/// key keep what they held.
+/// key hold anything.
 void pack_keys(View<const float, 2> keys, float* panel);
 void pack_keys(View<const double, 2> keys, double* panel);
 

@@ -37,7 +37,8 @@ TEST(CheckHead, TheReferenceHoldsForManySeeds) {
     const Report report = check_head(*head, seed);
     ASSERT_GE(report.theorems.size(), 11U);
     for (const TheoremReport& theorem : report.theorems) {
-      EXPECT_TRUE(theorem.outcome == Outcome::holds || theorem.outcome == Outcome::not_applicable)
+      EXPECT_TRUE(theorem.outcome == Outcome::holds || theorem.outcome == Outcome::not_applicable ||
+                  theorem.outcome == Outcome::unsupported)  // such as a NaN in a single head's q
           << "seed " << seed << ": " << theorem.id << " " << name_of(theorem.outcome) << " "
           << theorem.why << " "
           << (theorem.counterexample
