@@ -13,6 +13,9 @@ import time
 
 kind, target, framework, device, dtype, layout = sys.argv[1:7]
 
+# Threads of OpenMP that spin while they wait would slow a busy machine down by orders of magnitude.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 # What the callable prints must not get between the replies.
 questions = os.fdopen(os.dup(0), "rb")
 replies = os.fdopen(os.dup(1), "wb")
