@@ -17,7 +17,7 @@
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define HEADPROOF_SEES_THREADS 1
-#include <thread>
+#include <future>
 #include <vector>
 #endif
 #endif
@@ -41,10 +41,13 @@ void share_out(Index count, bool parallel, const MakeState& make_state, const Ta
     work(0);
   } else {
 #if HEADPROOF_SEES_THREADS
-    std::vector<std::thread> others;
-    for (Index n = 1; n < threads; ++n) others.emplace_back(work, n);
+    // As with oneTBB, what a task throws comes out here when all threads have ended.
+    std::vector<std::future<void>> others;
+    for (Index n = 1; n < threads; ++n) {
+      others.push_back(std::async(std::launch::async, work, n));
+    }
     work(0);
-    for (std::thread& other : others) other.join();
+    for (std::future<void>& other : others) other.get();
 #else
     tbb::parallel_for(Index{0}, threads, work, tbb::simple_partitioner());
 #endif

@@ -205,7 +205,8 @@ Result<Tensor<float, 3>> Head::out(View<const float, 3> x) const {
   float* const qkv = space.as<float>();
   product<float>(x_rows, qkv_weights_, {qkv, {x_rows.shape[0], width}});
   const auto part = [&](Index n) {
-    return View<const float, 4>(qkv + n * head_dim, {batch, 1, seq_len, head_dim},
+    const float* const first = x_rows.shape[0] == 0 ? nullptr : qkv + n * head_dim;
+    return View<const float, 4>(first, {batch, 1, seq_len, head_dim},
                                 {seq_len * width, 0, width, 1});
   };
   const Status status = attention_into<float>(part(0), part(1), part(2), options_for(causal_),
