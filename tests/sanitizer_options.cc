@@ -8,6 +8,6 @@ extern "C" const char* __lsan_default_options() { return "print_suppressions=0";
 extern "C" const char* __tsan_default_options() { return "ignore_noninstrumented_modules=1"; }
 
 // Nor how oneTBB hands tasks from thread to thread. Where headproof's own code starts threads it
-// takes std::thread under the sanitizer (src/attention/parallel.h); what is left are the squares of
+// takes std::async under the sanitizer (src/attention/parallel.h); what is left are the squares of
 // the backward pass, whose bits backward_test.cc compares with 1, 2 and 7 threads.
 extern "C" const char* __tsan_default_suppressions() { return "race:tbb::detail\n"; }

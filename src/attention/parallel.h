@@ -13,7 +13,7 @@
 #include "headproof/tensor.h"
 
 // The thread sanitizer does not see how oneTBB's threads wait for each other, and would not see a
-// race among its tasks for the false alarms; those of std::thread it does.
+// race among its tasks for the false alarms; those of the standard library it does.
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define HEADPROOF_SEES_THREADS 1
