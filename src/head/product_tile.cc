@@ -25,7 +25,7 @@ constexpr int most_vectors = HWY_TARGET == HWY_AVX2 ? 2 : 4;
 
 /// `rows` rows and `vectors` vectors of columns, over the whole depth.
 template <int rows, int vectors, class D, class Real = hn::TFromD<D>>
-HWY_INLINE void Sums(D d, const ProductTile<Real>& tile, Index row, Index column) {
+HWY_NOINLINE void Sums(D d, const ProductTile<Real>& tile, Index row, Index column) {
   constexpr Index lanes = static_cast<Index>(hn::MaxLanes(D()));
   Real* const c = tile.c + row * tile.c_row_stride + column;
   hn::Vec<D> sum[std::size_t{rows}][std::size_t{vectors}];
