@@ -11,10 +11,9 @@
 namespace headproof {
 namespace {
 
-Verdict check_poison(const Subject& subject, const HeadProblem& given) {
-  HeadProblem problem = given;
-  problem.causal = true;
+Verdict check_poison(const Subject& subject, const HeadProblem& problem) {
   const Index seq_len = problem.x.shape()[1];
+  if (!problem.causal) return not_applicable("nothing is masked");
   if (seq_len < 2) return not_applicable("one position hides nothing");
   Findings findings;
   Checked& clean = findings.exact("NaN or infinity in the last $x_j$ reaches no row before it");
