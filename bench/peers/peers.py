@@ -296,7 +296,7 @@ def measure(contenders, seconds):
     while turns < 3 or time.perf_counter() - start < seconds * len(running):
         turns += 1
         for contender in running:
-            time.sleep(0.01)  # until the threads of the one before have stopped to look for work
+            time.sleep(0.1)  # until the threads of the one before have stopped to look for work
             contender.run()
             times[contender].append(seconds_of(contender, repeats[contender]) / repeats[contender])
     return {contender: statistics.median(values) for contender, values in times.items()}

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <thread>
 
 #include "attention/workspace.h"
 #include "speed/machine.h"
@@ -35,6 +36,8 @@ class Samples {
   }
 
   void take(ReadBandwidth& read) {
+    // Until oneTBB's threads have stopped to look for work, on processors that are wanted here.
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
     bandwidths_.push_back(read.measure(threads_));
     flops_.push_back(measure_flops(threads_));
     const Limit limit(*this);

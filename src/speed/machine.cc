@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <barrier>
+#include <atomic>
 #include <chrono>
 #include <fstream>
 #include <thread>
@@ -100,15 +100,17 @@ HWY_EXPORT(InstructionSet);
 using Clock = std::chrono::steady_clock;
 
 /// Runs function(0) .. function(threads - 1), each in a thread of its own, all from one moment on;
-/// the seconds until the last is done.
+/// the seconds until the last is done. Nobody sleeps until then: a thread that is woken may be put
+/// on the processor of the one that wakes it, and both would share it for a while.
 template <class Function>
 double seconds_together(int threads, const Function& function) {
   const auto count = static_cast<std::size_t>(threads);
   std::vector<Clock::time_point> begins(count), ends(count);
-  std::barrier start(threads);
+  std::atomic<int> missing = threads;
   std::vector<std::jthread> others;
   const auto run = [&](std::size_t thread) {
-    start.arrive_and_wait();
+    --missing;
+    while (missing > 0) std::this_thread::yield();
     begins[thread] = Clock::now();
     function(thread);
     ends[thread] = Clock::now();
