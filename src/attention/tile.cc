@@ -145,10 +145,12 @@ HWY_INLINE void WithConstant(Index n, Step step) {
   step(std::integral_constant<int, most>());
 }
 
-/// Vectors of a row's piece at most. A single row's registers hold more than those of a group: its
-/// numbers are read once, and best in the order in which they lie.
+/// Rows of a group whose registers hold 8 vectors of each. Such a group reads keys and values once,
+/// in the order in which they lie, and its speed is that of memory.
+inline constexpr Index few_rows = most_vectors / 2;
+/// Vectors of a row's piece at most.
 template <int rows>
-inline constexpr int most_vectors_of = rows == 1 ? 8 : most_vectors;
+inline constexpr int most_vectors_of = rows <= few_rows ? 8 : most_vectors;
 
 /// Calls step(first element, vectors) for pieces of `width` elements, whole vectors each, `most` at
 /// most and none much smaller than the others.
@@ -165,20 +167,18 @@ HWY_INLINE void ForPieces(D, Index width, Step step) {
   }
 }
 
-/// Fetches what will be read. A full group fetches a line of what the tile reads `next`. A single
-/// row reads its keys and values once, as they lie, at `now` `elements` of them; the processor
-/// fetches them ahead by itself, but begins anew with each page, so one line of four is asked for
-/// two pages before.
-template <int rows, Index elements, class Real>
-HWY_INLINE void Fetch(const Real* now, const Real* next) {
-  if constexpr (rows == group_rows) hwy::Prefetch(next);
-  if constexpr (rows == 1) {
-    constexpr Index two_pages = 8192 / Index{sizeof(Real)};
-    for (Index at = 0; at < elements; at += 4 * line_of<Real>) {
-      __builtin_prefetch(now + two_pages + at, 0, 2);  // for reading, into the second cache
-    }
+/// What a stage of a group fetches while it reads something else: a line at first + n * step in its
+/// step n. It goes to the nearest cache; to the second where rows are few and read it much later.
+template <class Real>
+struct Ahead {
+  const Real* first;
+  Index step;
+
+  template <int rows>
+  HWY_INLINE void fetch(Index n, Index offset = 0) const {
+    __builtin_prefetch(first + n * step + offset, 0, rows <= few_rows ? 2 : 3);
   }
-}
+};
 
 /// x where it is larger than `largest`; NaN is not.
 template <class D>
@@ -191,12 +191,12 @@ HWY_INLINE Vec<D> Larger(D, Vec<D> largest, Vec<D> x) {
 }
 
 /// s[r][j] = scale * sum over c of q[r][c] * k[c][j], ascending c, for a group and `keys` keys, and
-/// maxima[r], the largest of them; `next` + a line for each channel is for Fetch.
+/// maxima[r], the largest of them. A step is a channel.
 template <int rows, class D, class Real = hn::TFromD<D>>
 HWY_INLINE void Scores(D d, const Real* const* q, const Real* HWY_RESTRICT k, Index head_dim,
-                       Real scale, Index keys, const Real* next, Real* HWY_RESTRICT s,
+                       Real scale, Index keys, Ahead<Real> ahead, Real* HWY_RESTRICT s,
                        Real* HWY_RESTRICT maxima) {
-  constexpr Index lanes = LanesOf<D>(), line = line_of<Real>;
+  constexpr Index lanes = LanesOf<D>();
   const Real* query[std::size_t{rows}];
   Vec<D> largest[std::size_t{rows}];
   for (int r = 0; r < rows; ++r) {
@@ -213,7 +213,7 @@ HWY_INLINE void Scores(D d, const Real* const* q, const Real* HWY_RESTRICT k, In
         }
         const Real* HWY_RESTRICT column = k + j;
         for (Index c = 0; c < head_dim; ++c, column += key_block) {
-          Fetch<rows, vectors * lanes>(column, next + c * line);
+          ahead.template fetch<rows>(c);
           Vec<D> key[std::size_t{vectors}];
           HWY_UNROLL(8)
           for (int n = 0; n < vectors; ++n) key[n] = hn::Load(d, column + n * lanes);
@@ -285,13 +285,13 @@ HWY_INLINE void Weights(D d, Index keys, Real shift, Real rescale, Real* HWY_RES
 }
 
 /// acc[r] = acc[r] * rescale[r] + sum over j of s[r][j] * v[j], ascending j, where bit j of
-/// allowed[r] is set; those of `common` are set for all rows.
+/// allowed[r] is set; those of `common` are set for all rows. A step is a key.
 template <int rows, class D, class Real = hn::TFromD<D>>
 HWY_INLINE void Accumulate(D d, const Real* HWY_RESTRICT s, const Real* HWY_RESTRICT v,
                            Index v_stride, const std::uint64_t* allowed, std::uint64_t common,
-                           const Real* HWY_RESTRICT rescale, Index value_width, const Real* next,
+                           const Real* HWY_RESTRICT rescale, Index value_width, Ahead<Real> ahead,
                            Real* HWY_RESTRICT acc) {
-  constexpr Index lanes = LanesOf<D>(), line = line_of<Real>;
+  constexpr Index lanes = LanesOf<D>();
   ForPieces<most_vectors_of<rows>>(
       d, value_width, [&]<int vectors>(Index c, std::integral_constant<int, vectors>) HWY_ATTR {
         Vec<D> sum[std::size_t{rows}][std::size_t{vectors}];
@@ -307,7 +307,8 @@ HWY_INLINE void Accumulate(D d, const Real* HWY_RESTRICT s, const Real* HWY_REST
           const Index end = j + std::countr_one(common >> j);
           const Real* HWY_RESTRICT value = v + j * v_stride + c;
           for (; j < end; ++j, value += v_stride) {
-            Fetch<rows, vectors * lanes>(value, next + j * line);
+            for (Index at = 0; at < vectors * lanes; at += 4 * line_of<Real>)
+              ahead.template fetch<rows>(j, c + at);
             Vec<D> row[std::size_t{vectors}];
             HWY_UNROLL(8)
             for (int n = 0; n < vectors; ++n) row[n] = hn::LoadU(d, value + n * lanes);
@@ -523,6 +524,11 @@ HWY_INLINE void Blocks(D d, const Tile<Real>& tile, const State<Real>& state,
   const Index head_dim = tile.kv->head_dim(), width = tile.kv->value_width();
   const bool added = tile.mask->index() > 1;  // numbers, not booleans
   const Index groups = (tile.count + group_rows - 1) / group_rows;
+  // Many rows read a block again and again, and fetch what the next stage reads, a quarter in each
+  // of four groups. Few read it once, and fetch one line in four of what they read themselves, two
+  // pages later: the processor fetches ahead by itself, but begins anew with each page.
+  const bool once = count > 1;
+  constexpr Index two_pages = 8192 / Index{sizeof(Real)}, line = line_of<Real>;
   // Calls step(block, group, place of the group's first row) for groups that see some key.
   const auto for_groups = [&](auto step) HWY_ATTR {
     for (Index b = 0; b < count; ++b) {
@@ -533,10 +539,13 @@ HWY_INLINE void Blocks(D d, const Tile<Real>& tile, const State<Real>& state,
     }
   };
   for_groups([&](const auto& block, const GroupBlock& group, Index place, Index g) HWY_ATTR {
+    const PackedBlock<Real>& now = block.packed;
+    const Ahead<Real> ahead = once ? Ahead<Real>{now.panel + two_pages, key_block}
+                                   : Ahead<Real>{now.values + g % 4 * head_dim * line, line};
     WithConstant<group_rows>(group.end - group.begin, [&](auto rows) HWY_ATTR {
-      Scores<rows()>(d, state.q + group.begin, block.packed.panel, head_dim, tile.scale,
-                     BitWidth(group.seen), block.packed.values + (g % 4) * head_dim * line_of<Real>,
-                     state.s + place * key_block, state.maxima + place);
+      Scores<rows()>(d, state.q + group.begin, now.panel, head_dim, tile.scale,
+                     BitWidth(group.seen), ahead, state.s + place * key_block,
+                     state.maxima + place);
     });
   });
   for (Index b = 0; b < count; ++b) {
@@ -570,12 +579,14 @@ HWY_INLINE void Blocks(D d, const Tile<Real>& tile, const State<Real>& state,
     }
   }
   for_groups([&](const auto& block, const GroupBlock& group, Index place, Index g) HWY_ATTR {
+    const PackedBlock<Real>& now = block.packed;
+    const Ahead<Real> ahead =
+        once ? Ahead<Real>{now.values + two_pages, now.values_stride}
+             : Ahead<Real>{now.panel + (head_dim + g % 4 * line) * key_block, line};
     WithConstant<group_rows>(group.end - group.begin, [&](auto rows) HWY_ATTR {
-      Accumulate<rows()>(
-          d, state.s + place * key_block, block.packed.values, block.packed.values_stride,
-          block.allowed + group.begin, group.common, state.rescales + place, width,
-          block.packed.panel + head_dim * key_block + (g % 4) * key_block * line_of<Real>,
-          state.part + group.begin * width);
+      Accumulate<rows()>(d, state.s + place * key_block, now.values, now.values_stride,
+                         block.allowed + group.begin, group.common, state.rescales + place, width,
+                         ahead, state.part + group.begin * width);
     });
   });
 }
@@ -654,11 +665,12 @@ HWY_INLINE std::uint64_t Span(D d, const Tile<Real>& tile, KeyRange whole, KeyRa
   std::fill_n(state.part, tile.count * kv.value_width(), Real(0));
   std::fill_n(state.lanes, tile.count * sum_lanes, Real(0));
   std::fill_n(state.part_maxima, tile_rows, -std::numeric_limits<Real>::infinity());
-  // Few rows take several blocks at a time, because memory is read faster in long runs than in
-  // turns of short ones.
+  // Few rows take all blocks of a cache together, because memory is read faster in long runs than
+  // in turns of short ones.
+  static_assert(few_rows * blocks_per_span <= tile_rows, "places in what State keeps");
   TileBlock<Real> blocks[std::size_t{blocks_per_span}];
   const bool packed = kv.panels != nullptr && kv.rows != nullptr;
-  const Index most = packed ? std::min(tile_rows / tile.count, blocks_per_span) : 1;
+  const Index most = packed && tile.count <= few_rows ? blocks_per_span : 1;
   std::uint64_t seen = 0;
   Index count = 0;
   for (Index first = keys.begin / key_block * key_block; first < keys.end; first += key_block) {
