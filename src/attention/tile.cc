@@ -136,37 +136,49 @@ inline std::uint64_t RangeBits(KeyRange keys, Index block_first) {
   return (all_keys >> (key_block - (end - begin))) << begin;
 }
 
-/// Calls step(first element, vectors) for pieces of `width` elements, whole vectors each, none
-/// larger than the registers allow and none much smaller than the others.
-template <class D, class Step>
+/// Calls step(constant) with the number n, 1 .. most, as a constant.
+template <int most, class Step>
+HWY_INLINE void WithConstant(Index n, Step step) {
+  if constexpr (most > 1) {
+    if (n < most) return WithConstant<most - 1>(n, step);
+  }
+  step(std::integral_constant<int, most>());
+}
+
+/// Rows of a group whose registers hold 8 vectors of each. Such a group reads keys and values once,
+/// in the order in which they lie, and its speed is that of memory.
+inline constexpr Index few_rows = most_vectors / 2;
+/// Vectors of a row's piece at most.
+template <int rows>
+inline constexpr int most_vectors_of = rows <= few_rows ? 8 : most_vectors;
+
+/// Calls step(first element, vectors) for pieces of `width` elements, whole vectors each, `most` at
+/// most and none much smaller than the others.
+template <int most, class D, class Step>
 HWY_INLINE void ForPieces(D, Index width, Step step) {
   constexpr Index lanes = LanesOf<D>();
   Index at = 0, left = (width + lanes - 1) / lanes;
   while (left > 0) {
     // 5 = 3 + 2 and 6 = 3 + 3 keep the pipelines fuller than 4 + 1 and 4 + 2.
-    const Index now = left <= most_vectors      ? left
-                      : left < 2 * most_vectors ? (left + 1) / 2
-                                                : most_vectors;
-    switch (now) {
-      case 1:
-        step(at, std::integral_constant<int, 1>());
-        break;
-      case 2:
-        step(at, std::integral_constant<int, 2>());
-        break;
-      default:
-        if constexpr (most_vectors == 4) {
-          if (now == 3) {
-            step(at, std::integral_constant<int, 3>());
-          } else {
-            step(at, std::integral_constant<int, 4>());
-          }
-        }
-    }
+    const Index now = left <= most ? left : left < 2 * most ? (left + 1) / 2 : most;
+    WithConstant<most>(now, [&](auto vectors) HWY_ATTR { step(at, vectors); });
     at += now * lanes;
     left -= now;
   }
 }
+
+/// What a stage of a group fetches while it reads something else: a line at first + n * step in its
+/// step n. It goes to the nearest cache; to the second where rows are few and read it much later.
+template <class Real>
+struct Ahead {
+  const Real* first;
+  Index step;
+
+  template <int rows>
+  HWY_INLINE void fetch(Index n, Index offset = 0) const {
+    __builtin_prefetch(first + n * step + offset, 0, rows <= few_rows ? 2 : 3);
+  }
+};
 
 /// x where it is larger than `largest`; NaN is not.
 template <class D>
@@ -179,49 +191,50 @@ HWY_INLINE Vec<D> Larger(D, Vec<D> largest, Vec<D> x) {
 }
 
 /// s[r][j] = scale * sum over c of q[r][c] * k[c][j], ascending c, for a group and `keys` keys, and
-/// maxima[r], the largest of them. Fetches a line at `next` for each channel.
+/// maxima[r], the largest of them. A step is a channel.
 template <int rows, class D, class Real = hn::TFromD<D>>
 HWY_INLINE void Scores(D d, const Real* const* q, const Real* HWY_RESTRICT k, Index head_dim,
-                       Real scale, Index keys, const Real* next, Real* HWY_RESTRICT s,
+                       Real scale, Index keys, Ahead<Real> ahead, Real* HWY_RESTRICT s,
                        Real* HWY_RESTRICT maxima) {
-  constexpr Index lanes = LanesOf<D>(), line = line_of<Real>;
+  constexpr Index lanes = LanesOf<D>();
   const Real* query[std::size_t{rows}];
   Vec<D> largest[std::size_t{rows}];
   for (int r = 0; r < rows; ++r) {
     query[r] = q[r];
     largest[r] = hn::Set(d, -std::numeric_limits<Real>::infinity());
   }
-  ForPieces(d, keys, [&]<int vectors>(Index j, std::integral_constant<int, vectors>) HWY_ATTR {
-    Vec<D> sum[std::size_t{rows}][std::size_t{vectors}];
-    HWY_UNROLL(8)
-    for (int r = 0; r < rows; ++r) {
-      HWY_UNROLL(4)
-      for (int n = 0; n < vectors; ++n) sum[r][n] = hn::Zero(d);
-    }
-    const Real* HWY_RESTRICT column = k + j;
-    for (Index c = 0; c < head_dim; ++c, column += key_block) {
-      hwy::Prefetch(next + c * line);
-      Vec<D> key[std::size_t{vectors}];
-      HWY_UNROLL(4)
-      for (int n = 0; n < vectors; ++n) key[n] = hn::Load(d, column + n * lanes);
-      HWY_UNROLL(8)
-      for (int r = 0; r < rows; ++r) {
-        const Vec<D> x = hn::Set(d, query[r][c]);
-        HWY_UNROLL(4)
-        for (int n = 0; n < vectors; ++n) sum[r][n] = Fma(x, key[n], sum[r][n]);
-      }
-    }
-    const Vec<D> factor = hn::Set(d, scale);
-    HWY_UNROLL(8)
-    for (int r = 0; r < rows; ++r) {
-      HWY_UNROLL(4)
-      for (int n = 0; n < vectors; ++n) {
-        const Vec<D> score = hn::Mul(sum[r][n], factor);
-        largest[r] = Larger(d, largest[r], score);
-        hn::Store(score, d, s + r * key_block + j + n * lanes);
-      }
-    }
-  });
+  ForPieces<most_vectors_of<rows>>(
+      d, keys, [&]<int vectors>(Index j, std::integral_constant<int, vectors>) HWY_ATTR {
+        Vec<D> sum[std::size_t{rows}][std::size_t{vectors}];
+        HWY_UNROLL(8)
+        for (int r = 0; r < rows; ++r) {
+          HWY_UNROLL(8)
+          for (int n = 0; n < vectors; ++n) sum[r][n] = hn::Zero(d);
+        }
+        const Real* HWY_RESTRICT column = k + j;
+        for (Index c = 0; c < head_dim; ++c, column += key_block) {
+          ahead.template fetch<rows>(c);
+          Vec<D> key[std::size_t{vectors}];
+          HWY_UNROLL(8)
+          for (int n = 0; n < vectors; ++n) key[n] = hn::Load(d, column + n * lanes);
+          HWY_UNROLL(8)
+          for (int r = 0; r < rows; ++r) {
+            const Vec<D> x = hn::Set(d, query[r][c]);
+            HWY_UNROLL(8)
+            for (int n = 0; n < vectors; ++n) sum[r][n] = Fma(x, key[n], sum[r][n]);
+          }
+        }
+        const Vec<D> factor = hn::Set(d, scale);
+        HWY_UNROLL(8)
+        for (int r = 0; r < rows; ++r) {
+          HWY_UNROLL(8)
+          for (int n = 0; n < vectors; ++n) {
+            const Vec<D> score = hn::Mul(sum[r][n], factor);
+            largest[r] = Larger(d, largest[r], score);
+            hn::Store(score, d, s + r * key_block + j + n * lanes);
+          }
+        }
+      });
   HWY_UNROLL(8)
   for (int r = 0; r < rows; ++r) maxima[r] = hn::GetLane(hn::MaxOfLanes(d, largest[r]));
 }
@@ -272,20 +285,20 @@ HWY_INLINE void Weights(D d, Index keys, Real shift, Real rescale, Real* HWY_RES
 }
 
 /// acc[r] = acc[r] * rescale[r] + sum over j of s[r][j] * v[j], ascending j, where bit j of
-/// allowed[r] is set; those of `common` are set for all rows.
+/// allowed[r] is set; those of `common` are set for all rows. A step is a key.
 template <int rows, class D, class Real = hn::TFromD<D>>
 HWY_INLINE void Accumulate(D d, const Real* HWY_RESTRICT s, const Real* HWY_RESTRICT v,
                            Index v_stride, const std::uint64_t* allowed, std::uint64_t common,
-                           const Real* HWY_RESTRICT rescale, Index value_width, const Real* next,
+                           const Real* HWY_RESTRICT rescale, Index value_width, Ahead<Real> ahead,
                            Real* HWY_RESTRICT acc) {
-  constexpr Index lanes = LanesOf<D>(), line = line_of<Real>;
-  ForPieces(
+  constexpr Index lanes = LanesOf<D>();
+  ForPieces<most_vectors_of<rows>>(
       d, value_width, [&]<int vectors>(Index c, std::integral_constant<int, vectors>) HWY_ATTR {
         Vec<D> sum[std::size_t{rows}][std::size_t{vectors}];
         HWY_UNROLL(8)
         for (int r = 0; r < rows; ++r) {
           const Vec<D> factor = hn::Set(d, rescale[r]);
-          HWY_UNROLL(4)
+          HWY_UNROLL(8)
           for (int n = 0; n < vectors; ++n) {
             sum[r][n] = hn::Mul(hn::Load(d, acc + r * value_width + c + n * lanes), factor);
           }
@@ -294,14 +307,15 @@ HWY_INLINE void Accumulate(D d, const Real* HWY_RESTRICT s, const Real* HWY_REST
           const Index end = j + std::countr_one(common >> j);
           const Real* HWY_RESTRICT value = v + j * v_stride + c;
           for (; j < end; ++j, value += v_stride) {
-            hwy::Prefetch(next + j * line);
+            for (Index at = 0; at < vectors * lanes; at += 4 * line_of<Real>)
+              ahead.template fetch<rows>(j, c + at);
             Vec<D> row[std::size_t{vectors}];
-            HWY_UNROLL(4)
+            HWY_UNROLL(8)
             for (int n = 0; n < vectors; ++n) row[n] = hn::LoadU(d, value + n * lanes);
             HWY_UNROLL(8)
             for (int r = 0; r < rows; ++r) {
               const Vec<D> x = hn::Set(d, s[r * key_block + j]);
-              HWY_UNROLL(4)
+              HWY_UNROLL(8)
               for (int n = 0; n < vectors; ++n) sum[r][n] = Fma(x, row[n], sum[r][n]);
             }
           }
@@ -314,7 +328,7 @@ HWY_INLINE void Accumulate(D d, const Real* HWY_RESTRICT s, const Real* HWY_REST
                  left &= left - 1) {
               const Index key = std::countr_zero(left);
               const Vec<D> x = hn::Set(d, s[r * key_block + key]);
-              HWY_UNROLL(4)
+              HWY_UNROLL(8)
               for (int n = 0; n < vectors; ++n) {
                 sum[r][n] = Fma(x, hn::LoadU(d, v + key * v_stride + c + n * lanes), sum[r][n]);
               }
@@ -324,7 +338,7 @@ HWY_INLINE void Accumulate(D d, const Real* HWY_RESTRICT s, const Real* HWY_REST
         }
         HWY_UNROLL(8)
         for (int r = 0; r < rows; ++r) {
-          HWY_UNROLL(4)
+          HWY_UNROLL(8)
           for (int n = 0; n < vectors; ++n) {
             hn::Store(sum[r][n], d, acc + r * value_width + c + n * lanes);
           }
@@ -335,15 +349,16 @@ HWY_INLINE void Accumulate(D d, const Real* HWY_RESTRICT s, const Real* HWY_REST
 /// A task's memory; see tile_workspace.
 template <class Real>
 struct State {
+  // Of the tile at hand, in the blocks at hand: for few rows several, tile_rows places in all.
+  Real* s;         // [tile_rows][key_block]: scores, logits, weights in turn
+  Real* added;     // [tile_rows][key_block]: what the mask adds
+  Real* shifts;    // [tile_rows + sum_lanes], because whole vectors are written from any place on
+  Real* rescales;  // [tile_rows + sum_lanes]
+  Real* maxima;    // [tile_rows + sum_lanes]
   // Of the tile at hand, in one span.
-  Real* s;            // [tile_rows][key_block]: scores, logits, weights in turn
-  Real* added;        // [tile_rows][key_block]: what the mask adds
   Real* part;         // [tile_rows][value_width]: the weighted values
   Real* lanes;        // [tile_rows][sum_lanes]: the sum of the weights
   Real* part_maxima;  // [tile_rows]
-  Real* shifts;       // [tile_rows]
-  Real* rescales;     // [tile_rows]
-  Real* maxima;       // [tile_rows]: of the block at hand
   // Of every tile, tile after tile; the pointers are those of the tile at hand.
   const Real** q;      // [tile_rows]: where the queries lie, head_dim elements each
   Real* packed_q;      // [tile_rows][head_dim]: queries whose channels do not lie side by side
@@ -368,9 +383,9 @@ struct State {
     part = take(tile_rows * width);
     lanes = take(tile_rows * sum_lanes);
     part_maxima = take(tile_rows);
-    shifts = take(tile_rows);
-    rescales = take(tile_rows);
-    maxima = take(tile_rows);
+    shifts = take(tile_rows + sum_lanes);
+    rescales = take(tile_rows + sum_lanes);
+    maxima = take(tile_rows + sum_lanes);
     total = take(tiles * tile_rows * width);
     total_maxima = take(tiles * tile_rows);
     total_sums = take(tiles * tile_rows);
@@ -389,29 +404,6 @@ struct State {
     return other;
   }
 };
-
-/// Calls step(constant) with the number of rows, 1 .. most, as a constant.
-template <int most = group_rows, class Step>
-HWY_INLINE void WithRows(Index rows, Step step) {
-  if constexpr (most > 6) {
-    if (rows < most) return WithRows<most - 1>(rows, step);
-    return step(std::integral_constant<int, most>());
-  }
-  switch (rows) {
-    case 6:
-      return step(std::integral_constant<int, 6>());
-    case 5:
-      return step(std::integral_constant<int, 5>());
-    case 4:
-      return step(std::integral_constant<int, 4>());
-    case 3:
-      return step(std::integral_constant<int, 3>());
-    case 2:
-      return step(std::integral_constant<int, 2>());
-    default:
-      return step(std::integral_constant<int, 1>());
-  }
-}
 
 /// Leaves out what the mask forbids; writes what it adds.
 template <class Real>
@@ -458,20 +450,50 @@ struct GroupBlock {
   std::uint64_t common, seen;  ///< the keys that all of them see, and that any of them sees
 };
 
-/// What a block of keys means for a tile.
-struct TileBlock {
-  std::uint64_t allowed[std::size_t{tile_rows}];  ///< bit j: the row sees the block's key j
-  GroupBlock groups[std::size_t{tile_groups}];
-  std::uint64_t rows;  ///< bit r: row r sees some key
+/// A block of keys and values where stages read it.
+template <class Real>
+struct PackedBlock {
+  const Real* panel;   ///< [head_dim][key_block]
+  const Real* values;  ///< [key_block][value_width], values_stride apart
+  Index values_stride;
 };
 
-/// `whole` are the keys that all rows see.
+/// The block that begins at key `first`, packed now if it has not been.
 template <class Real>
-HWY_INLINE void LookAtBlock(const Tile<Real>& tile, KeyRange whole, Index first, Real* added,
-                            TileBlock& block) {
+HWY_INLINE PackedBlock<Real> Packed(const KeysAndValues<Real>& kv, Index first,
+                                    const State<Real>& state) {
+  const Index count = std::min(key_block, kv.count() - first);
+  PackedBlock<Real> block{state.panel, state.rows, kv.value_width()};
+  if (kv.panels != nullptr) {
+    block.panel = kv.panels + first * kv.head_dim();
+  } else {
+    PackKeys(rows_of(kv.keys, first, count), state.panel);
+  }
+  if (kv.rows != nullptr) {
+    block.values = kv.rows + first * kv.rows_stride;
+    block.values_stride = kv.rows_stride;
+  } else {
+    pack_rows(rows_of(kv.values, first, count), kv.value_width(), state.rows);
+  }
+  return block;
+}
+
+/// A block of keys, and what it means for a tile.
+template <class Real>
+struct TileBlock {
+  PackedBlock<Real> packed;
+  std::uint64_t allowed[std::size_t{tile_rows}];  ///< bit j: the row sees the block's key j
+  GroupBlock groups[std::size_t{tile_groups}];
+};
+
+/// Which rows of the tile see any key of the block that begins at key `first`, all but
+/// `block.packed` of it, and what the mask adds. `whole` are the keys that all rows see.
+template <class Real>
+HWY_INLINE std::uint64_t LookAtBlock(const Tile<Real>& tile, KeyRange whole, Index first,
+                                     Real* added, TileBlock<Real>& block) {
   const bool all = whole.begin <= first && first + key_block <= whole.end;
   const bool masked = tile.mask->index() != 0;
-  block.rows = 0;
+  std::uint64_t seeing = 0;
   GroupBlock* group = block.groups;
   for (Index begin = 0; begin < tile.count; begin += group_rows, ++group) {
     const Index end = std::min(begin + group_rows, tile.count);
@@ -484,63 +506,89 @@ HWY_INLINE void LookAtBlock(const Tile<Real>& tile, KeyRange whole, Index first,
         allowed = MaskedBits(allowed, *tile.mask, row, column, added + r * key_block);
       }
       block.allowed[r] = allowed;
-      block.rows |= std::uint64_t{allowed != 0} << r;
+      seeing |= std::uint64_t{allowed != 0} << r;
       common &= allowed;
       seen |= allowed;
     }
     *group = {begin, end, common, seen};
   }
+  return seeing;
 }
 
-/// The keys of one block for all rows of a tile.
+/// The keys of `count` blocks for all rows of a tile, stage by stage: each stage takes all blocks
+/// before the next one begins. Row r in block b has place b * tile.count + r in what State keeps of
+/// the blocks at hand.
 template <class D, class Real = hn::TFromD<D>>
-HWY_INLINE void Block(D d, const Tile<Real>& tile, const State<Real>& state, const Real* panel,
-                      const Real* values, Index values_stride, const TileBlock& block) {
+HWY_INLINE void Blocks(D d, const Tile<Real>& tile, const State<Real>& state,
+                       const TileBlock<Real>* blocks, Index count) {
   const Index head_dim = tile.kv->head_dim(), width = tile.kv->value_width();
   const bool added = tile.mask->index() > 1;  // numbers, not booleans
   const Index groups = (tile.count + group_rows - 1) / group_rows;
-  for (Index g = 0; g < groups; ++g) {
-    const GroupBlock& group = block.groups[g];
-    if (group.seen == 0) continue;
-    WithRows(group.end - group.begin, [&](auto rows) HWY_ATTR {
-      Scores<rows()>(d, state.q + group.begin, panel, head_dim, tile.scale, BitWidth(group.seen),
-                     values + (g % 4) * head_dim * line_of<Real>, state.s + group.begin * key_block,
-                     state.maxima + group.begin);
+  // Many rows read a block again and again, and fetch what the next stage reads, a quarter in each
+  // of four groups. Few read it once, and fetch one line in four of what they read themselves, two
+  // pages later: the processor fetches ahead by itself, but begins anew with each page.
+  const bool once = count > 1;
+  constexpr Index two_pages = 8192 / Index{sizeof(Real)}, line = line_of<Real>;
+  // Calls step(block, group, place of the group's first row) for groups that see some key.
+  const auto for_groups = [&](auto step) HWY_ATTR {
+    for (Index b = 0; b < count; ++b) {
+      for (Index g = 0; g < groups; ++g) {
+        const GroupBlock& group = blocks[b].groups[g];
+        if (group.seen != 0) step(blocks[b], group, b * tile.count + group.begin, g);
+      }
+    }
+  };
+  for_groups([&](const auto& block, const GroupBlock& group, Index place, Index g) HWY_ATTR {
+    const PackedBlock<Real>& now = block.packed;
+    const Ahead<Real> ahead = once ? Ahead<Real>{now.panel + two_pages, key_block}
+                                   : Ahead<Real>{now.values + g % 4 * head_dim * line, line};
+    WithConstant<group_rows>(group.end - group.begin, [&](auto rows) HWY_ATTR {
+      Scores<rows()>(d, state.q + group.begin, now.panel, head_dim, tile.scale,
+                     BitWidth(group.seen), ahead, state.s + place * key_block,
+                     state.maxima + place);
     });
-  }
-  for (Index g = 0; g < groups; ++g) {
-    const GroupBlock& group = block.groups[g];
-    if (group.common == all_keys && !added && tile.softcap == 0) continue;
-    for (Index r = group.begin; r < group.end; ++r) {
-      state.maxima[r] =
-          Logits(d, block.allowed[r], BitWidth(group.seen), tile.softcap,
-                 added ? state.added + r * key_block : nullptr, state.s + r * key_block);
+  });
+  for (Index b = 0; b < count; ++b) {
+    const Index first = b * tile.count;
+    for (Index g = 0; g < groups; ++g) {
+      const GroupBlock& group = blocks[b].groups[g];
+      if (group.common == all_keys && !added && tile.softcap == 0) continue;
+      for (Index r = group.begin; r < group.end; ++r) {
+        const Index at = (first + r) * key_block;
+        state.maxima[first + r] =
+            Logits(d, blocks[b].allowed[r], BitWidth(group.seen), tile.softcap,
+                   added ? state.added + at : nullptr, state.s + at);
+      }
+    }
+    for (Index r = 0; r < tile.count; r += LanesOf<D>()) {
+      const Vec<D> before = hn::Load(d, state.part_maxima + r);
+      const Vec<D> maximum = Larger(d, before, hn::LoadU(d, state.maxima + first + r));
+      const Vec<D> shift = Origin(d, maximum);
+      hn::Store(maximum, d, state.part_maxima + r);
+      hn::StoreU(shift, d, state.shifts + first + r);
+      hn::StoreU(ExpBelowOverflow(d, hn::Sub(before, shift)), d, state.rescales + first + r);
     }
   }
-  for (Index r = 0; r < tile.count; r += LanesOf<D>()) {
-    const Vec<D> before = hn::Load(d, state.part_maxima + r);
-    const Vec<D> maximum = Larger(d, before, hn::Load(d, state.maxima + r));
-    const Vec<D> shift = Origin(d, maximum);
-    hn::Store(maximum, d, state.part_maxima + r);
-    hn::Store(shift, d, state.shifts + r);
-    hn::Store(ExpBelowOverflow(d, hn::Sub(before, shift)), d, state.rescales + r);
+  for (Index b = 0; b < count; ++b) {
+    for (Index r = 0; r < tile.count; ++r) {
+      const std::uint64_t seen = blocks[b].groups[r / group_rows].seen;
+      const Index place = b * tile.count + r;
+      if (seen == 0) continue;
+      Weights(d, BitWidth(seen), state.shifts[place], state.rescales[place],
+              state.s + place * key_block, state.lanes + r * sum_lanes);
+    }
   }
-  for (Index r = 0; r < tile.count; ++r) {
-    const std::uint64_t seen = block.groups[r / group_rows].seen;
-    if (seen == 0) continue;
-    Weights(d, BitWidth(seen), state.shifts[r], state.rescales[r], state.s + r * key_block,
-            state.lanes + r * sum_lanes);
-  }
-  for (Index g = 0; g < groups; ++g) {
-    const GroupBlock& group = block.groups[g];
-    if (group.seen == 0) continue;
-    WithRows(group.end - group.begin, [&](auto rows) HWY_ATTR {
-      Accumulate<rows()>(d, state.s + group.begin * key_block, values, values_stride,
-                         block.allowed + group.begin, group.common, state.rescales + group.begin,
-                         width, panel + head_dim * key_block + (g % 4) * key_block * line_of<Real>,
-                         state.part + group.begin * width);
+  for_groups([&](const auto& block, const GroupBlock& group, Index place, Index g) HWY_ATTR {
+    const PackedBlock<Real>& now = block.packed;
+    const Ahead<Real> ahead =
+        once ? Ahead<Real>{now.values + two_pages, now.values_stride}
+             : Ahead<Real>{now.panel + (head_dim + g % 4 * line) * key_block, line};
+    WithConstant<group_rows>(group.end - group.begin, [&](auto rows) HWY_ATTR {
+      Accumulate<rows()>(d, state.s + place * key_block, now.values, now.values_stride,
+                         block.allowed + group.begin, group.common, state.rescales + place, width,
+                         ahead, state.part + group.begin * width);
     });
-  }
+  });
 }
 
 /// The span's state joins what earlier spans left. `first` says which rows have no earlier span,
@@ -609,34 +657,6 @@ HWY_INLINE void Finish(D d, const Tile<Real>& tile, const State<Real>& state, st
   }
 }
 
-/// A block of keys and values where stages read it.
-template <class Real>
-struct PackedBlock {
-  const Real* panel;   ///< [head_dim][key_block]
-  const Real* values;  ///< [key_block][value_width], values_stride apart
-  Index values_stride;
-};
-
-/// The block that begins at key `first`, packed now if it has not been.
-template <class Real>
-HWY_INLINE PackedBlock<Real> Packed(const KeysAndValues<Real>& kv, Index first,
-                                    const State<Real>& state) {
-  const Index count = std::min(key_block, kv.count() - first);
-  PackedBlock<Real> block{state.panel, state.rows, kv.value_width()};
-  if (kv.panels != nullptr) {
-    block.panel = kv.panels + first * kv.head_dim();
-  } else {
-    PackKeys(rows_of(kv.keys, first, count), state.panel);
-  }
-  if (kv.rows != nullptr) {
-    block.values = kv.rows + first * kv.rows_stride;
-    block.values_stride = kv.rows_stride;
-  } else {
-    pack_rows(rows_of(kv.values, first, count), kv.value_width(), state.rows);
-  }
-  return block;
-}
-
 /// The keys first .. end - 1, all of one span, for one tile; returns which rows see any of them.
 template <class D, class Real = hn::TFromD<D>>
 HWY_INLINE std::uint64_t Span(D d, const Tile<Real>& tile, KeyRange whole, KeyRange keys,
@@ -645,15 +665,25 @@ HWY_INLINE std::uint64_t Span(D d, const Tile<Real>& tile, KeyRange whole, KeyRa
   std::fill_n(state.part, tile.count * kv.value_width(), Real(0));
   std::fill_n(state.lanes, tile.count * sum_lanes, Real(0));
   std::fill_n(state.part_maxima, tile_rows, -std::numeric_limits<Real>::infinity());
+  // Few rows take all blocks of a cache together, because memory is read faster in long runs than
+  // in turns of short ones.
+  static_assert(few_rows * blocks_per_span <= tile_rows, "places in what State keeps");
+  TileBlock<Real> blocks[std::size_t{blocks_per_span}];
+  const bool packed = kv.panels != nullptr && kv.rows != nullptr;
+  const Index most = packed && tile.count <= few_rows ? blocks_per_span : 1;
   std::uint64_t seen = 0;
+  Index count = 0;
   for (Index first = keys.begin / key_block * key_block; first < keys.end; first += key_block) {
-    TileBlock block;
-    LookAtBlock(tile, whole, first, state.added, block);
-    if (block.rows == 0) continue;
-    seen |= block.rows;
-    const PackedBlock<Real> packed = Packed(kv, first, state);
-    Block(d, tile, state, packed.panel, packed.values, packed.values_stride, block);
+    Real* const added = state.added + count * tile.count * key_block;
+    const std::uint64_t seeing = LookAtBlock(tile, whole, first, added, blocks[count]);
+    if (seeing == 0) continue;
+    seen |= seeing;
+    blocks[count].packed = Packed(kv, first, state);
+    if (++count < most) continue;
+    Blocks(d, tile, state, blocks, count);
+    count = 0;
   }
+  Blocks(d, tile, state, blocks, count);
   return seen;
 }
 
@@ -711,26 +741,27 @@ HWY_INLINE std::uint64_t OneVectorGroup(D d, KeyTag key_tag, const Tile<Real>& t
     state.total_maxima[first_row + r] = hn::GetLane(largest[r]);
     state.total_sums[first_row + r] = Fold(key_tag, weight[r]);
   }
-  ForPieces(d, width, [&]<int vectors>(Index c, std::integral_constant<int, vectors>) HWY_ATTR {
-    for (int r = 0; r < rows; ++r) {
-      Vec<D> sum[std::size_t{vectors}];
-      HWY_UNROLL(4)
-      for (int n = 0; n < vectors; ++n) sum[n] = hn::Zero(d);
-      for (std::uint64_t left = allowed[r]; left != 0; left &= left - 1) {
-        const Index j = std::countr_zero(left);
-        const Vec<D> x = hn::Set(d, weights[r * keys + j]);
-        const Real* const value = block.values + j * block.values_stride + c;
-        HWY_UNROLL(4)
-        for (int n = 0; n < vectors; ++n) {
-          sum[n] = Fma(x, hn::LoadU(d, value + n * lanes), sum[n]);
+  ForPieces<most_vectors>(
+      d, width, [&]<int vectors>(Index c, std::integral_constant<int, vectors>) HWY_ATTR {
+        for (int r = 0; r < rows; ++r) {
+          Vec<D> sum[std::size_t{vectors}];
+          HWY_UNROLL(8)
+          for (int n = 0; n < vectors; ++n) sum[n] = hn::Zero(d);
+          for (std::uint64_t left = allowed[r]; left != 0; left &= left - 1) {
+            const Index j = std::countr_zero(left);
+            const Vec<D> x = hn::Set(d, weights[r * keys + j]);
+            const Real* const value = block.values + j * block.values_stride + c;
+            HWY_UNROLL(8)
+            for (int n = 0; n < vectors; ++n) {
+              sum[n] = Fma(x, hn::LoadU(d, value + n * lanes), sum[n]);
+            }
+          }
+          HWY_UNROLL(8)
+          for (int n = 0; n < vectors; ++n) {
+            hn::Store(sum[n], d, state.total + (first_row + r) * width + c + n * lanes);
+          }
         }
-      }
-      HWY_UNROLL(4)
-      for (int n = 0; n < vectors; ++n) {
-        hn::Store(sum[n], d, state.total + (first_row + r) * width + c + n * lanes);
-      }
-    }
-  });
+      });
   return seen;
 }
 
@@ -745,7 +776,7 @@ HWY_INLINE std::uint64_t OneVector(D d, KeyTag key_tag, const Tile<Real>& tile,
   std::uint64_t seen = 0;
   constexpr int most_rows = 8;
   for (Index r = 0; r < tile.count; r += most_rows) {
-    WithRows<most_rows>(std::min<Index>(most_rows, tile.count - r), [&](auto rows) HWY_ATTR {
+    WithConstant<most_rows>(std::min<Index>(most_rows, tile.count - r), [&](auto rows) HWY_ATTR {
       seen |= OneVectorGroup<rows()>(d, key_tag, tile, r, block, state);
     });
   }

@@ -67,7 +67,7 @@ template <class Scalar>
 Index tile_workspace(const KeysAndValues<Scalar>& kv, Index tiles) {
   const Index width = kv.value_width();
   return key_block * (kv.head_dim() + width) + tile_rows * (2 * key_block + width + sum_lanes + 4) +
-         tiles * tile_rows * (kv.head_dim() + width + 4);
+         3 * sum_lanes + tiles * tile_rows * (kv.head_dim() + width + 4);
 }
 
 /// out and lse of the rows of `count` tiles of the same keys and values, in the canonical order,
