@@ -79,13 +79,21 @@ struct TheoremReport {
   std::string why;                ///< for other outcomes than holds and violated: one sentence
   std::vector<Finding> findings;  ///< of the counterexample, or of all cases together
   std::optional<Counterexample> counterexample;
-  bool gates = true;      ///< whether a violation fails the check
-  bool expected = false;  ///< violated and listed as known; `why` says why
+  bool out_of_time = false;  ///< fewer cases were tried than there are
+  bool gates = true;         ///< whether a violation fails the check
+  bool expected = false;     ///< violated and listed as known; `why` says why
+};
+
+/// Something that a subject's declaration allows and that it failed at when it was tried.
+struct Declined {
+  std::string what;  ///< "mask", "head_dim 17", "length 3"
+  Refusal refusal;
 };
 
 struct Report {
   std::string subject;
-  Domain domain;
+  Domain domain;                   ///< the declared one, narrowed to what was answered
+  std::vector<Declined> declined;  ///< what was taken from it because the subject failed there
   Conventions conventions;
   std::vector<TheoremReport> theorems;
   /// Ids listed as known that were judged and are not violated; a failure when `strict`.

@@ -1,6 +1,7 @@
 // How a theorem goes through its cases, whatever kind of problem it speaks of.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -45,7 +46,7 @@ std::string replay_line(const CheckOptions& options, std::string_view id, int ca
 
 /// Tries case after case until one does not hold, and writes down what became of the theorem.
 /// draw(number, regime) gives a case's problem, judge(problem) a `Judged`, and
-/// found(problem, outcome, number, regime) is called for the case that does not hold.
+/// found(problem, judged, number, regime) is called for the case that does not hold.
 template <class Draw, class Judge, class Found>
 void run_cases(const CheckOptions& options, const std::vector<std::string_view>& regimes,
                Clock::time_point deadline, TheoremReport& report, Draw&& draw, Judge&& judge,
@@ -55,7 +56,13 @@ void run_cases(const CheckOptions& options, const std::vector<std::string_view>&
                                : "no problem was one that it speaks of";
   for (int n = 0; n < options.cases && !regimes.empty(); ++n) {
     if (options.case_number >= 0 && n != options.case_number) continue;
-    if (Clock::now() > deadline && report.cases > 0 && options.case_number < 0) break;
+    if (Clock::now() > deadline && report.cases > 0 && options.case_number < 0) {
+      report.out_of_time = true;
+      if (report.outcome == Outcome::not_applicable) {
+        report.why = "time ran out before a problem that it speaks of";
+      }
+      break;
+    }
     const std::string_view regime = regimes[static_cast<std::size_t>(n) % regimes.size()];
     auto problem = draw(n, regime);
     Judged judged = judge(problem);
@@ -69,7 +76,8 @@ void run_cases(const CheckOptions& options, const std::vector<std::string_view>&
       continue;
     }
     if (judged.outcome != Outcome::holds) {
-      found(std::move(problem), judged.outcome, n, regime);
+      report.used = std::max(report.used, judged.verdict.used());
+      found(std::move(problem), std::move(judged), n, regime);
       return;
     }
     report.outcome = Outcome::holds;

@@ -60,24 +60,32 @@ class Checker {
           return theorem.draw(draw);
         },
         [&](const AttentionProblem& problem) { return judge(theorem, asker_, problem); },
-        [&](AttentionProblem problem, Outcome outcome, int n, std::string_view regime) {
-          found(theorem, std::move(problem), outcome, n, std::string(regime), report);
+        [&](AttentionProblem problem, Judged judged, int n, std::string_view regime) {
+          found(theorem, std::move(problem), std::move(judged), n, std::string(regime), report);
         });
     return report;
   }
 
  private:
-  void found(const AttentionTheorem& theorem, AttentionProblem problem, Outcome outcome, int n,
+  void found(const AttentionTheorem& theorem, AttentionProblem problem, Judged judged, int n,
              std::string regime, TheoremReport& report) {
     const auto start = Clock::now();
-    const int calls = only_ ? 0 : calls_to_shrink(outcome);
+    const Outcome outcome = judged.outcome;
+    // What comes and goes cannot be shrunk, and is told as it was seen.
+    const bool stays = judge(theorem, asker_, problem).outcome == outcome;
+    const int calls = only_ || !stays ? 0 : calls_to_shrink(outcome);
     // A third of the time that a check has by default; more where the caller gives more.
     const double patience = std::max(3.0, options_.seconds / 3);
-    problem =
-        shrink(std::move(problem), asker_.domain, calls, [&](const AttentionProblem& smaller) {
-          return since(start) < patience && judge(theorem, asker_, smaller).outcome == outcome;
+    AttentionProblem smaller =
+        shrink(problem, asker_.domain, calls, [&](const AttentionProblem& candidate) {
+          return since(start) < patience && judge(theorem, asker_, candidate).outcome == outcome;
         });
-    Judged judged = judge(theorem, asker_, problem);
+    Judged again = judge(theorem, asker_, smaller);
+    const bool repeats = stays && again.outcome == outcome;
+    if (repeats) {
+      judged = std::move(again);
+      problem = std::move(smaller);
+    }
     Counterexample example;
     const AttentionOracle oracle(problem, asker_.domain, asker_.conventions);
     example.out = oracle.stages.out;
@@ -91,6 +99,11 @@ class Checker {
       }
     }
     example.note = note_of(judged);
+    if (!repeats) {
+      constexpr std::string_view varies = "; asked again, it did not happen: the answers vary";
+      example.note += varies;
+      if (!judged.why.empty()) judged.why += varies;
+    }
     example.regime = std::move(regime);
     example.replay = replay_line(options_, theorem.id, n);
     example.problem = std::move(problem);
@@ -104,6 +117,33 @@ class Checker {
   const std::optional<AttentionProblem> only_;
   Asker asker_;
 };
+
+/// What stands before the theorems when the subject ends or hangs where it declares to answer, or
+/// answers nothing at all (`silent`).
+std::optional<TheoremReport> fault_of_declaration(const Report& report,
+                                                  const std::optional<Refusal>& silent) {
+  TheoremReport fault;
+  fault.id = "answers";
+  fault.title = "The subject answers what it declares to accept";
+  const auto add = [&](const Refusal& refusal, const std::string& said) {
+    // Nothing is broken in one that calls all questions unsupported; nothing can be said of it.
+    const bool gave_up =
+        refusal.kind == Refusal::Kind::timed_out || refusal.kind == Refusal::Kind::unsupported;
+    if (fault.outcome != Outcome::crashed) {
+      fault.outcome = gave_up ? Outcome::gave_up : Outcome::crashed;
+    }
+    fault.why += (fault.why.empty() ? "" : "; ") + said;
+  };
+  for (const Declined& declined : report.declined) {
+    const auto kind = declined.refusal.kind;
+    if (kind == Refusal::Kind::crashed || kind == Refusal::Kind::timed_out) {
+      add(declined.refusal, "asked for " + declined.what + ": " + declined.refusal.why);
+    }
+  }
+  if (silent) add(*silent, "it answers no plain question: " + silent->why);
+  if (fault.why.empty()) return std::nullopt;
+  return fault;
+}
 
 /// A bitwise theorem's short name among the conventions.
 std::string_view bitwise_name(std::string_view id) {
@@ -123,19 +163,16 @@ Report check(AttentionSubject& subject, const CheckOptions& options) {
   report.subject = subject.name();
   report.seed = options.seed;
   const auto only = subject.only_problem();
-  auto probed = only ? std::variant<Domain, Refusal>(subject.domain()) : probe_domain(subject);
-  if (auto* refusal = std::get_if<Refusal>(&probed)) {
-    report.domain = subject.domain();
-    TheoremReport none;
-    none.id = "answers";
-    none.title = "the subject answers a plain question";
-    none.outcome = refusal->kind == Refusal::Kind::timed_out ? Outcome::gave_up : Outcome::crashed;
-    none.why = refusal->why;
-    report.theorems.push_back(std::move(none));
+  Probed probed = only ? Probed{subject.domain(), {}, {}} : probe_domain(subject);
+  report.domain = std::move(probed.domain);
+  report.declined = std::move(probed.declined);
+  if (const auto fault = fault_of_declaration(report, probed.silent)) {
+    report.theorems.push_back(*fault);
+  }
+  if (probed.silent) {
     report.seconds = since(start);
     return report;
   }
-  report.domain = std::get<Domain>(std::move(probed));
   if (!only) report.conventions = identify(subject, report.domain);
 
   std::vector<const AttentionTheorem*> chosen;

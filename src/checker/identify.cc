@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "checker/cases.h"
 #include "theorems/attention_oracle.h"
 #include "theorems/attention_theorem.h"
 #include "theorems/findings.h"
@@ -17,10 +18,6 @@ AttentionProblem gaussian(const Domain& domain, const Sizes& sizes, bool causal)
   return draw.problem(sizes, causal);
 }
 
-bool answers(AttentionSubject& subject, const Domain& domain, const AttentionProblem& problem) {
-  return std::holds_alternative<AttentionAnswer>(Asker(subject, domain, {}).reply(problem));
-}
-
 /// The sizes that every other probe starts from.
 struct Base {
   Index head_dim = 0, length = 0;
@@ -31,10 +28,6 @@ struct Base {
     return sizes;
   }
 };
-
-bool accepts(AttentionSubject& subject, const Domain& domain, const Sizes& sizes) {
-  return answers(subject, domain, gaussian(domain, sizes, domain.features.has(Feature::causal)));
-}
 
 /// The problem with which a feature is tried; nothing when the declaration settles it.
 std::optional<AttentionProblem> trial(Feature feature, const Domain& domain, const Base& base) {
@@ -53,6 +46,7 @@ std::optional<AttentionProblem> trial(Feature feature, const Domain& domain, con
       return gaussian(domain, sizes, false);
     case Feature::rectangular:
       sizes.seq_len_k = 2 * base.length;
+      if (sizes.seq_len_k > domain.max_length) return std::nullopt;
       return gaussian(domain, sizes, causal);
     case Feature::value_dim:
       sizes.value_dim = domain.head_dims.empty() ? base.head_dim + 1 : domain.head_dims.front();
@@ -108,74 +102,143 @@ std::optional<AttentionProblem> trial(Feature feature, const Domain& domain, con
   return std::nullopt;
 }
 
+/// Asks a subject for what it declares, one thing at a time.
+class Prober {
+ public:
+  explicit Prober(AttentionSubject& subject) : subject_(subject) {
+    probed_.domain = subject.domain();
+  }
+
+  Probed run() {
+    Domain& domain = probed_.domain;
+    const Index longest = domain.max_length / domain.length_multiple * domain.length_multiple;
+    if (longest == 0) {
+      return silent({Refusal::Kind::failed, "its max_length " + std::to_string(domain.max_length) +
+                                                " is below its length_multiple " +
+                                                std::to_string(domain.length_multiple) +
+                                                ", so that it accepts no length"});
+    }
+    const auto refusal = find_base(longest);
+    if (refusal) return silent(*refusal);
+    if (domain.head_dims.empty()) narrow_dims();
+    narrow_lengths(longest);
+    for (int at = 0; at < feature_count; ++at) {
+      const auto feature = static_cast<Feature>(at);
+      if (!domain.features.has(feature)) continue;
+      const auto problem = trial(feature, domain, base_);
+      domain.features.set(feature, problem && answers(std::string(name_of(feature)), *problem));
+    }
+    return std::move(probed_);
+  }
+
+ private:
+  Probed silent(Refusal refusal) {
+    probed_.silent = std::move(refusal);
+    return std::move(probed_);
+  }
+
+  AttentionReply reply(const AttentionProblem& problem) {
+    return Asker(subject_, probed_.domain, {}).reply(problem);
+  }
+
+  bool answers(std::string what, const AttentionProblem& problem) {
+    AttentionReply answer = reply(problem);
+    auto* refusal = std::get_if<Refusal>(&answer);
+    if (refusal != nullptr && refusal->kind != Refusal::Kind::unsupported) {
+      probed_.declined.push_back({std::move(what), std::move(*refusal)});
+    }
+    return refusal == nullptr;
+  }
+
+  bool accepts(std::string what, Index head_dim, Index length) {
+    const Domain& domain = probed_.domain;
+    const Sizes sizes = Base{head_dim, length}.sizes();
+    return answers(std::move(what), gaussian(domain, sizes, domain.features.has(Feature::causal)));
+  }
+
+  /// Sizes that are answered, causal or not; the first refusal when there are none. The first
+  /// question may take long (compiling, tuning), so it is a plain one.
+  std::optional<Refusal> find_base(Index longest) {
+    const Domain& domain = probed_.domain;
+    std::vector<Index> dims = {16, 64, 32, 128, 8, 4, 2, 1, 24, 40, 48, 80, 96, 160, 256};
+    if (!domain.head_dims.empty()) {
+      const auto rank = [usual = dims](Index dim) {
+        return std::find(usual.begin(), usual.end(), dim) - usual.begin();
+      };
+      dims = domain.head_dims;
+      std::stable_sort(dims.begin(), dims.end(),
+                       [&](Index a, Index b) { return rank(a) < rank(b); });
+    }
+    std::vector<Index> lengths;
+    for (Index about : {16, 128, 4, 96, 1}) {
+      const Index multiple = domain.length_multiple;
+      const Index length = std::min(std::max(multiple, about / multiple * multiple), longest);
+      if (std::find(lengths.begin(), lengths.end(), length) == lengths.end()) {
+        lengths.push_back(length);
+      }
+    }
+    std::optional<Refusal> first;
+    std::optional<Clock::time_point> start;
+    for (Index head_dim : dims) {
+      for (Index length : lengths) {
+        for (bool causal : {true, false}) {
+          if (!domain.features.has(causal ? Feature::causal : Feature::non_causal)) continue;
+          base_ = {head_dim, length};
+          AttentionReply answer = reply(gaussian(domain, base_.sizes(), causal));
+          auto* refusal = std::get_if<Refusal>(&answer);
+          if (refusal == nullptr) return std::nullopt;
+          if (!first) first = std::move(*refusal);
+          // A process that ends or hangs at once will do so again.
+          const bool ends =
+              first->kind == Refusal::Kind::timed_out || first->kind == Refusal::Kind::crashed;
+          if (!start) start = Clock::now();
+          if (ends || since(*start) > 10) return first;
+        }
+      }
+    }
+    return first ? first
+                 : Refusal{Refusal::Kind::unsupported,
+                           "it offers neither causal nor non_causal attention"};
+  }
+
+  void narrow_dims() {
+    std::vector<Index> tried = {1,  2,  3,  4,  5,  8,  16,  17,  24,
+                                32, 40, 48, 64, 80, 96, 128, 160, 256};
+    std::vector<Index> accepted;
+    for (Index head_dim : tried) {
+      if (accepts("head_dim " + std::to_string(head_dim), head_dim, base_.length)) {
+        accepted.push_back(head_dim);
+      }
+    }
+    if (accepted.size() < tried.size()) probed_.domain.head_dims = accepted;
+  }
+
+  void narrow_lengths(Index longest) {
+    const auto takes_multiples_of = [&](Index multiple) {
+      for (Index length : {multiple, 3 * multiple}) {
+        if (length > longest) continue;
+        if (!accepts("length " + std::to_string(length), base_.head_dim, length)) return false;
+      }
+      return true;
+    };
+    const Index declared = probed_.domain.length_multiple;
+    Index multiple = declared;
+    while (multiple < base_.length &&
+           (base_.length % multiple != 0 || !takes_multiples_of(multiple))) {
+      multiple += declared;
+    }
+    probed_.domain.length_multiple = multiple;
+    base_.length = std::max(multiple, std::min(Index{4}, longest) / multiple * multiple);
+  }
+
+  AttentionSubject& subject_;
+  Probed probed_;
+  Base base_;
+};
+
 }  // namespace
 
-std::variant<Domain, Refusal> probe_domain(AttentionSubject& subject) {
-  Domain domain = subject.domain();
-  Features declared = domain.features;
-  Base base;
-  Refusal first_refusal;
-  bool refused = false;
-  // The first question may take long (compiling, tuning), so it is a plain one.
-  for (Index head_dim : {16, 64, 32, 128, 8, 4, 2, 1}) {
-    if (!domain.head_dims.empty() && std::find(domain.head_dims.begin(), domain.head_dims.end(),
-                                               head_dim) == domain.head_dims.end()) {
-      continue;
-    }
-    for (Index length : {16, 128, 4, 1}) {
-      if (length % domain.length_multiple != 0) continue;
-      for (bool causal : {true, false}) {
-        if (base.length > 0 || !declared.has(causal ? Feature::causal : Feature::non_causal)) {
-          continue;
-        }
-        Base tried{head_dim, length};
-        const auto reply =
-            Asker(subject, domain, {}).reply(gaussian(domain, tried.sizes(), causal));
-        if (std::holds_alternative<AttentionAnswer>(reply)) {
-          base = tried;
-        } else if (!refused) {
-          first_refusal = std::get<Refusal>(reply);
-          refused = true;
-          // A process that ends or hangs at once will do so again.
-          if (first_refusal.kind == Refusal::Kind::timed_out) return first_refusal;
-        }
-      }
-    }
-  }
-  if (base.length == 0) return first_refusal;
-
-  if (domain.head_dims.empty()) {
-    std::vector<Index> accepted;
-    bool all = true;
-    for (Index head_dim : {1, 2, 3, 4, 5, 8, 16, 17, 32, 64, 128}) {
-      Base tried{head_dim, base.length};
-      if (accepts(subject, domain, tried.sizes())) {
-        accepted.push_back(head_dim);
-      } else {
-        all = false;
-      }
-    }
-    if (!all) domain.head_dims = accepted;
-  }
-  const auto takes_multiples_of = [&](Index multiple) {
-    for (Index times : {1, 3}) {
-      if (!accepts(subject, domain, Base{base.head_dim, times * multiple}.sizes())) return false;
-    }
-    return true;
-  };
-  Index multiple = domain.length_multiple;
-  while (multiple < base.length && !takes_multiples_of(multiple)) multiple *= 2;
-  domain.length_multiple = multiple;
-  base.length = std::max(multiple, Index{4} / multiple * multiple);
-
-  for (int at = 0; at < feature_count; ++at) {
-    const auto feature = static_cast<Feature>(at);
-    if (!declared.has(feature)) continue;
-    const auto problem = trial(feature, domain, base);
-    domain.features.set(feature, problem && answers(subject, domain, *problem));
-  }
-  return domain;
-}
+Probed probe_domain(AttentionSubject& subject) { return Prober(subject).run(); }
 
 namespace {
 
@@ -275,7 +338,7 @@ Conventions identify(AttentionSubject& subject, const Domain& domain) {
   found.scale = scale_in_use(first, new_problem(!open));
   if (has.has(Feature::rectangular) && causal) {
     Sizes wide = sizes;
-    wide.seq_len_k *= 2;
+    wide.seq_len_k = draw.length(2 * wide.seq_len_q);
     AttentionProblem problem = draw.problem(wide, true);
     Asker asks = asker();
     found.corner = follow(asks, problem, &Conventions::corner, {"top_left", "bottom_right"});
@@ -325,7 +388,7 @@ Conventions identify(AttentionSubject& subject, const Domain& domain) {
     found.empty_row = empty_row(asks, problem, 0, 0);
   } else if (found.corner == "bottom_right" || found.corner == "as_asked") {
     Sizes tall = sizes;
-    tall.seq_len_q *= 2;
+    tall.seq_len_q = draw.length(2 * tall.seq_len_k);
     AttentionProblem problem = draw.problem(tall, true);
     problem.causal = Causal::bottom_right;
     Asker asks = asker();

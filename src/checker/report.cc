@@ -96,6 +96,9 @@ std::string summary_text(const Report& report) {
     if (count > 1 && (word == "holds" || word == "differs")) verb.pop_back();
     append(list, std::to_string(count) + " " + verb);
   }
+  const auto cut = std::count_if(report.theorems.begin(), report.theorems.end(),
+                                 [](const TheoremReport& theorem) { return theorem.out_of_time; });
+  if (cut > 0) list += "; time ran out on " + std::to_string(cut) + ", more --seconds ask more";
   return counted(static_cast<Index>(report.theorems.size()), "theorem", "theorems") +
          (list.empty() ? "" : ": " + list);
 }
@@ -109,9 +112,13 @@ std::string domain_text(const Domain& domain) {
     const bool last = at + 1 == domain.head_dims.size();
     text += (at == 0 ? "" : last ? " or " : ", ") + std::to_string(domain.head_dims[at]);
   }
-  return text + (domain.length_multiple == 1
-                     ? ", any length"
-                     : ", lengths in multiples of " + std::to_string(domain.length_multiple));
+  const bool bounded = domain.max_length != Domain().max_length;
+  if (domain.length_multiple > 1) {
+    text += ", lengths in multiples of " + std::to_string(domain.length_multiple);
+  } else {
+    text += bounded ? ", lengths" : ", any length";
+  }
+  return bounded ? text + " up to " + std::to_string(domain.max_length) : text;
 }
 
 std::string features_text(const Features& features, bool offered) {

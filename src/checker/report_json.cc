@@ -125,6 +125,7 @@ json theorem_json(const TheoremReport& theorem) {
                 {"fails", fails(theorem)},
                 {"used", number_json(theorem.used)},
                 {"cases", theorem.cases},
+                {"out_of_time", theorem.out_of_time},
                 {"why", theorem.why},
                 {"findings", std::move(findings)},
                 {"counterexample", nullptr}};
@@ -147,6 +148,10 @@ json theorem_json(const TheoremReport& theorem) {
 std::string report_json(const Report& report) {
   json theorems = json::array();
   for (const TheoremReport& theorem : report.theorems) theorems.push_back(theorem_json(theorem));
+  json declined = json::array();
+  for (const Declined& each : report.declined) {
+    declined.push_back({{"what", each.what}, {"why", each.refusal.why}});
+  }
   const json document = {{"schema_version", 1},
                          {"command", "check"},
                          {"subject", report.subject},
@@ -155,6 +160,7 @@ std::string report_json(const Report& report) {
                          {"exit_code", report.exit_code()},
                          {"summary", summary_text(report)},
                          {"domain", domain_json(report.domain)},
+                         {"declined", std::move(declined)},
                          {"conventions", conventions_json(report.conventions)},
                          {"theorems", std::move(theorems)},
                          {"no_longer_violated", report.no_longer_violated},

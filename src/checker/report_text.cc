@@ -48,11 +48,24 @@ std::string conventions_text(const Conventions& conventions, const Paint& paint)
   return text;
 }
 
+/// What it failed at, those that failed alike in one sentence.
+std::string declined_text(const std::vector<Declined>& all, const Paint& paint) {
+  std::string text;
+  for (auto it = all.begin(); it != all.end();) {
+    std::string what = it->what;
+    const std::string& why = it->refusal.why;
+    for (++it; it != all.end() && it->refusal.why == why; ++it) what += ", " + it->what;
+    text += labelled(text.empty() ? "fails at" : "", what + ": " + on_one_line(why), paint);
+  }
+  return text;
+}
+
 std::string subject_text(const Report& report, const Paint& paint) {
   return paint.bold(on_one_line(report.subject)) + "\n" +
          labelled("accepts", domain_text(report.domain), paint) +
          labelled("offers", features_text(report.domain.features, true), paint) +
-         labelled("does not offer", features_text(report.domain.features, false), paint);
+         labelled("does not offer", features_text(report.domain.features, false), paint) +
+         declined_text(report.declined, paint);
 }
 
 // ---- The list of theorems ----
@@ -109,8 +122,15 @@ std::string shortest(double value) {
 }
 
 std::string with_digits(double value, int digits) {
+  if (std::isnan(value)) return "nan";  // of either sign
   std::array<char, 40> text{};
   std::snprintf(text.data(), text.size(), "%.*g", digits, value);
+  return text.data();
+}
+
+std::string seconds_text(double seconds) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), seconds < 10 ? "%.2f" : "%.0f", seconds);
   return text.data();
 }
 
@@ -357,7 +377,7 @@ std::string report_text(const Report& report, bool colour, bool identify_only) {
   }
   if (identify_only) return text;
   return text + "\n" + summary_text(report) + "; seed " + std::to_string(report.seed) + ", " +
-         with_digits(report.seconds, 2) + " s\n";
+         seconds_text(report.seconds) + " s\n";
 }
 
 std::string Report::text() const { return report_text(*this, false); }
