@@ -137,7 +137,6 @@ def test_what_is_wrong_is_said(A, options, error, sentence):
 
 
 def test_more_than_a_page_holds_is_said():
-    plot = headproof.plot(np.zeros((2, 3000, 3000), np.float32))
+    plot = headproof.plot(np.zeros((5000, 4000), np.float32))
     with pytest.raises(ValueError, match="choose fewer layers or heads"):
         plot.html()
-    assert headproof.plot(np.zeros((2, 3000, 3000), np.float32), heads=0).html()

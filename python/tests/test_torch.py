@@ -181,7 +181,7 @@ def test_check_finds_out_that_a_function_wants_tensors():
     def broken(query, key, value, is_causal=False):
         scores = query @ key.transpose(-2, -1)
         if is_causal:
-            scores = scores.masked_fill(torch.ones_like(scores).triu(1) > 0, -1e4)
+            scores = scores.masked_fill(torch.ones_like(scores).triu(2) > 0, -torch.inf)
         return scores.softmax(-1) @ value
 
     report = headproof.check(broken, seconds=2, theorems=["prop-5.1"])

@@ -238,7 +238,7 @@ class Server:
     """A callable that answers questions: bytes in, bytes out."""
 
     def __init__(self, function, target, kind="attention", framework="numpy", device="cpu",
-                 dtype="float32", layout="bhsd"):
+                 dtype="float32", layout="bhsd", own_process=False):
         if not callable(function):
             raise Stop(f"{target} is not callable; it is {type(function).__name__}")
         # What a signature cannot say.
@@ -248,6 +248,8 @@ class Server:
         self.dtype = self.declared.pop("dtype", dtype)
         self.layout = self.declared.pop("layout", layout)
         self.device = device
+        # PyTorch's number of threads belongs to the whole process.
+        self.sets_threads = own_process and self.framework == "torch" and device == "cpu"
         if kind == "head" and self.dtype == "float64":
             raise Stop("a whole head is asked in float32, float16 or bfloat16")
         frames = {"numpy": Numpy, "torch": Torch, "jax": Jax}
@@ -296,7 +298,7 @@ class Server:
         features += (["causal"] if self.causal else []) + list(self.names)
         features += ["strides"] if self.framework != "jax" else []
         features += ["backward"] if self.framework != "numpy" else []
-        if self.framework == "torch" and self.device == "cpu" and "threads" not in features:
+        if self.sets_threads and "threads" not in features:
             features.append("threads")
         declared = dict(self.declared)
         features += [name for name in declared.pop("features", []) if name not in features]
@@ -366,8 +368,8 @@ class Server:
             of = shape(heads, length, dim)
             return frame.array(part(number * of[0] * of[1] * of[2] * of[3]), of, strided)
 
-        set_threads = (frame.torch.set_num_threads if self.framework == "torch"
-                       and "threads" in question and "threads" not in self.names else None)
+        if "threads" in question and "threads" not in self.names:
+            frame.torch.set_num_threads(int(question["threads"]))
         strided = "strided" in question
         arguments = self.options(question)
         q, k, v = self.inputs
@@ -388,25 +390,18 @@ class Server:
         before = [frame.snapshot(arguments[name]) for name in watched]
         out_shape = shape("num_heads", rows, size["value_dim"])
 
-        if set_threads:
-            threads_before = frame.torch.get_num_threads()
-            set_threads(int(question["threads"]))
-        try:
-            gradients = []
-            if "backward" in question:
-                d_out = array("num_heads", rows, size["value_dim"])
-                out, gradients = frame.gradients(self, arguments, self.inputs, d_out)
-                result = [out]
-            else:
-                result = frame.call(self.function, arguments)
-                wanted = 1 + ("lse" in question) + ("weights" in question)
-                if wanted > 1 and (not isinstance(result, (tuple, list)) or len(result) != wanted):
-                    raise Stop(f"error {self.target} was asked for {wanted} results and returned "
-                               f"{type(result).__name__}")
-                result = list(result) if wanted > 1 else [result]
-        finally:
-            if set_threads:
-                set_threads(threads_before)
+        gradients = []
+        if "backward" in question:
+            d_out = array("num_heads", rows, size["value_dim"])
+            out, gradients = frame.gradients(self, arguments, self.inputs, d_out)
+            result = [out]
+        else:
+            result = frame.call(self.function, arguments)
+            wanted = 1 + ("lse" in question) + ("weights" in question)
+            if wanted > 1 and (not isinstance(result, (tuple, list)) or len(result) != wanted):
+                raise Stop(f"error {self.target} was asked for {wanted} results and returned "
+                           f"{type(result).__name__}")
+            result = list(result) if wanted > 1 else [result]
         self.check(result[0], out_shape)
         if "lse" in question:
             found = frame.describe(result[1])
@@ -479,7 +474,7 @@ def serve(kind, target, *rest):
         payload = questions.read(int(sizes[0])) if sizes else b""
         if not server and not refusal:
             try:
-                server = Server(load(target), target, kind, *rest)
+                server = Server(load(target), target, kind, *rest, own_process=True)
             except ModuleNotFoundError as exception:
                 refusal = (f"error {sys.executable} has no module {exception.name}; install it "
                            "there, or name another interpreter with --python")
