@@ -68,7 +68,7 @@ class Plot:
         return path
 
     def _repr_html_(self) -> str:
-        return _core._in_frame(self.html(), "52rem", True)
+        return _core._in_frame(self.html(), "56rem", True)
 
     def _repr_png_(self) -> bytes:
         return self.draw("png")
