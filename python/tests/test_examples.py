@@ -50,6 +50,12 @@ def test_jupyter_runs_the_notebook_and_gets_frames_and_pictures(tmp_path):
     assert all("image/png" in data for data in shown[:2])
 
 
+def test_the_version_is_that_of_cmake():
+    import headproof
+
+    assert f'\nversion = "{headproof.__version__}"\n' in (SOURCE / "pyproject.toml").read_text()
+
+
 def test_the_first_example_runs():
     ended = subprocess.run([sys.executable, str(EXAMPLES / "first.py")], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
