@@ -34,8 +34,7 @@ TEST_P(Peers, BreaksWhatIsKnownAndNothingElse) {
 INSTANTIATE_TEST_SUITE_P(
     All, Peers,
     testing::Values(Peer{"numpy_attention", "numpy", "python"},
-                    Peer{"torch_math", "torch", "python"},
-                    Peer{"torch_flash", "torch", "python"},
+                    Peer{"torch_math", "torch", "python"}, Peer{"torch_flash", "torch", "python"},
                     Peer{"torch_head", "torch", "head:python"},
                     Peer{"onnxruntime_attention", "onnxruntime, onnx", "python"}),
     [](const auto& tested) { return tested.param.name; });

@@ -94,9 +94,9 @@ struct Explorer {
   std::vector<std::string> query_labels = {}, key_labels = {};
 };
 
-/// One HTML file that loads nothing: a map whose cells a reader points at, the weights of a query as
-/// colours of the keys' labels, and choices of layer and head. The error says that there is nothing
-/// to show, more than 2^24 weights, or another number of labels.
+/// One HTML file that loads nothing: a map whose cells a reader points at, the weights of a query
+/// as colours of the keys' labels, and choices of layer and head. The error says that there is
+/// nothing to show, more than 2^24 weights, or another number of labels.
 Result<std::string> explorer_page(const Explorer& explorer);
 
 }  // namespace headproof

@@ -23,9 +23,7 @@ constexpr std::array<Known, 7> known = {{{Element::float16, "float16", 2},
                                          {Element::int32, "int32", 4},
                                          {Element::int64, "int64", 8}}};
 
-const Known& about(Element element) {
-  return known[static_cast<std::size_t>(element)];
-}
+const Known& about(Element element) { return known[static_cast<std::size_t>(element)]; }
 
 /// The parts of NumPy that are used, looked up once.
 struct Numpy {
@@ -40,8 +38,7 @@ struct Numpy {
       made->empty = made->module.attr("empty");
       for (const Known& one : known) {
         if (one.element == Element::bfloat16) continue;
-        made->dtypes[static_cast<std::size_t>(one.element)] =
-            made->module.attr("dtype")(one.name);
+        made->dtypes[static_cast<std::size_t>(one.element)] = made->module.attr("dtype")(one.name);
       }
       return made;
     }();
@@ -75,14 +72,20 @@ Element element_of(const char* format, Index size, bool& big_endian) {
   if (std::strchr("<>=@!", *format) != nullptr && *format != '\0') ++format;
   if (format[0] == '\0' || format[1] != '\0') return Element::other;
   switch (*format) {
-    case 'e': return Element::float16;
-    case 'f': return Element::float32;
-    case 'd': return Element::float64;
-    case '?': return Element::boolean;
+    case 'e':
+      return Element::float16;
+    case 'f':
+      return Element::float32;
+    case 'd':
+      return Element::float64;
+    case '?':
+      return Element::boolean;
     case 'i':
     case 'l':
-    case 'q': return size == 4 ? Element::int32 : size == 8 ? Element::int64 : Element::other;
-    default: return Element::other;
+    case 'q':
+      return size == 4 ? Element::int32 : size == 8 ? Element::int64 : Element::other;
+    default:
+      return Element::other;
   }
 }
 
@@ -108,8 +111,8 @@ nb::object device_of(const std::string& name, nb::handle object) {
   try {
     return object.attr("__dlpack_device__")();
   } catch (nb::python_error& error) {
-    raise_value_error(name + " lies where DLPack does not reach: " +
-                      std::string(nb::str(error.value()).c_str()));
+    raise_value_error(
+        name + " lies where DLPack does not reach: " + std::string(nb::str(error.value()).c_str()));
   }
 }
 
@@ -218,7 +221,7 @@ bool Input::take_buffer() {
   data_ = buffer_.buf;
   shape_.rank = strides_.rank = buffer_.ndim;
   if (buffer_.ndim > most_axes) return true;  // check() says so
-  Index step = size;  // what ctypes exports is dense and says no strides
+  Index step = size;                          // what ctypes exports is dense and says no strides
   for (int axis = buffer_.ndim; axis-- > 0;) {
     shape_[axis] = static_cast<Index>(buffer_.shape[axis]);
     const Index bytes = buffer_.strides ? static_cast<Index>(buffer_.strides[axis]) : step;
@@ -231,12 +234,14 @@ bool Input::take_buffer() {
 
 void Input::take_dlpack() {
   if (maker_ == Maker::torch && nb::cast<bool>(object_.attr("requires_grad"))) {
-    raise_value_error(std::string(name_) + " requires grad, and this function keeps no record: "
-                      "headproof.torch.attention differentiates, or hand over " + name_ +
-                      ".detach()");
+    raise_value_error(std::string(name_) +
+                      " requires grad, and this function keeps no record: "
+                      "headproof.torch.attention differentiates, or hand over " +
+                      name_ + ".detach()");
   }
   const nb::object type = nb::borrow(object_.type());
-  const std::string kind = text_of(type.attr("__module__")) + "." + text_of(type.attr("__qualname__"));
+  const std::string kind =
+      text_of(type.attr("__module__")) + "." + text_of(type.attr("__qualname__"));
   if (!nb::hasattr(object_, "__dlpack__")) {
     raise_type_error(std::string(name_) + " is " + kind +
                      "; it must be an array: of NumPy, or one that offers DLPack or the buffer "
@@ -250,10 +255,10 @@ void Input::take_dlpack() {
   }
   if (number.first != nb::device::cpu::value && number.first != 3) {  // 3: pinned by CUDA
     const nb::object shown = nb::getattr(object_, "device", nb::none());
-    raise_value_error(std::string(name_) + " lies on the device " +
-                      (shown.is_none() ? "of DLPack's number " + std::to_string(number.first)
-                                       : text_of(shown)) +
-                      "; headproof computes on the CPU: bring it there first");
+    raise_value_error(
+        std::string(name_) + " lies on the device " +
+        (shown.is_none() ? "of DLPack's number " + std::to_string(number.first) : text_of(shown)) +
+        "; headproof computes on the CPU: bring it there first");
   }
   if (!nb::try_cast(object_, tensor_, false)) {
     PyErr_Clear();
@@ -279,8 +284,10 @@ void Input::check() const {
   if (element_ == Element::other) return;  // whoever asks for an element says which would do
   const Index size = about(element_).size;
   if (big_endian_) {
-    raise_value_error(name + " holds " + element_name() + " with the bytes in the order of another "
-                      "machine; " + name + ".astype(" + name + ".dtype.newbyteorder('=')) turns them");
+    raise_value_error(name + " holds " + element_name() +
+                      " with the bytes in the order of another "
+                      "machine; " +
+                      name + ".astype(" + name + ".dtype.newbyteorder('=')) turns them");
   }
   if (odd_strides_ || reinterpret_cast<std::intptr_t>(data_) % size != 0) {
     raise_value_error(name + " lies unaligned in memory; numpy.copy(" + name + ") does not");

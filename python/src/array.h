@@ -85,7 +85,7 @@ class Input {
   Axes shape_, strides_;
   bool big_endian_ = false, odd_strides_ = false;
   Py_buffer buffer_{};
-  nb::object viewed_;         // what `buffer_` is of, where that is not the object itself
+  nb::object viewed_;           // what `buffer_` is of, where that is not the object itself
   nb::ndarray<nb::ro> tensor_;  // what came by DLPack
   std::vector<float> widened_;
 };

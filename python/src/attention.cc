@@ -39,10 +39,10 @@ nb::object attend(nb::handle q, nb::handle k, nb::handle v, const Options& optio
         of_call.progress = signals.progress();
         View<Scalar, 3> lse_view;
         if (lse) lse_view = frame.output<Scalar, 3>({lse->numbers(), lse->shape()}, call);
-        auto done = attention_into<Scalar>(
-            frame.input<Scalar>(all_q, call), frame.input<Scalar>(all_k, call),
-            frame.input<Scalar>(all_v, call), of_call, frame.output<Scalar, 4>(all_out, call),
-            lse_view);
+        auto done = attention_into<Scalar>(frame.input<Scalar>(all_q, call),
+                                           frame.input<Scalar>(all_k, call),
+                                           frame.input<Scalar>(all_v, call), of_call,
+                                           frame.output<Scalar, 4>(all_out, call), lse_view);
         if (!done) return done;
       }
       out.finish();
@@ -75,8 +75,8 @@ nb::object differentiate(nb::handle q, nb::handle k, nb::handle v, nb::handle o,
   check_shape(d_out, out.shape());
   check_shape(lse, frame.with_last({seq_len_q}));
   if (lse.element() != wide(query.element())) {
-    raise_type_error("lse holds " + lse.element_name() + "; attention of " +
-                     query.element_name() + " gives " + name_of(wide(query.element())));
+    raise_type_error("lse holds " + lse.element_name() + "; attention of " + query.element_name() +
+                     " gives " + name_of(wide(query.element())));
   }
   Output d_query(query, query.element(), query.shape()), d_key(key, query.element(), key.shape()),
       d_value(value, query.element(), value.shape());
@@ -167,12 +167,11 @@ Returns:
 void add_attention(nb::module_& module) {
   module.def(
       "scaled_dot_product_attention",
-      [](nb::handle query, nb::handle key, nb::handle value, nb::handle attn_mask,
-         double dropout_p, bool is_causal, std::optional<double> scale, bool enable_gqa,
+      [](nb::handle query, nb::handle key, nb::handle value, nb::handle attn_mask, double dropout_p,
+         bool is_causal, std::optional<double> scale, bool enable_gqa,
          std::optional<std::string> causal, std::optional<Index> query_offset,
          std::optional<Index> window, std::optional<Index> window_right, double softcap,
-         nb::handle first_key, nb::handle key_length, bool return_lse,
-         std::optional<int> threads) {
+         nb::handle first_key, nb::handle key_length, bool return_lse, std::optional<int> threads) {
         if (dropout_p != 0) {
           raise_value_error("dropout_p is " + std::to_string(dropout_p) +
                             "; headproof has no dropout, it must be 0");
@@ -182,12 +181,12 @@ void add_attention(nb::module_& module) {
                        window, window_right, softcap, first_key, key_length, threads},
                       return_lse);
       },
-      "query"_a.none(), "key"_a.none(), "value"_a.none(), "attn_mask"_a = nb::none(), "dropout_p"_a = 0.0,
-      "is_causal"_a = false, nb::kw_only(), "scale"_a = nb::none(), "enable_gqa"_a = false,
-      "causal"_a = nb::none(), "query_offset"_a = nb::none(), "window"_a = nb::none(),
-      "window_right"_a = nb::none(), "softcap"_a = 0.0, "first_key"_a = nb::none(),
-      "key_length"_a = nb::none(), "return_lse"_a = false, "threads"_a = nb::none(),
-      attention_doc);
+      "query"_a.none(), "key"_a.none(), "value"_a.none(), "attn_mask"_a = nb::none(),
+      "dropout_p"_a = 0.0, "is_causal"_a = false, nb::kw_only(), "scale"_a = nb::none(),
+      "enable_gqa"_a = false, "causal"_a = nb::none(), "query_offset"_a = nb::none(),
+      "window"_a = nb::none(), "window_right"_a = nb::none(), "softcap"_a = 0.0,
+      "first_key"_a = nb::none(), "key_length"_a = nb::none(), "return_lse"_a = false,
+      "threads"_a = nb::none(), attention_doc);
   module.def(
       "attention_backward",
       [](nb::handle query, nb::handle key, nb::handle value, nb::handle out, nb::handle lse,
@@ -195,16 +194,17 @@ void add_attention(nb::module_& module) {
          bool enable_gqa, std::optional<std::string> causal, std::optional<Index> query_offset,
          std::optional<Index> window, std::optional<Index> window_right, double softcap,
          nb::handle first_key, nb::handle key_length, std::optional<int> threads) {
-        return differentiate(query, key, value, out, lse, d_out,
-                             {attn_mask, is_causal, scale, enable_gqa, std::move(causal),
-                              query_offset, window, window_right, softcap, first_key, key_length,
-                              threads});
+        return differentiate(
+            query, key, value, out, lse, d_out,
+            {attn_mask, is_causal, scale, enable_gqa, std::move(causal), query_offset, window,
+             window_right, softcap, first_key, key_length, threads});
       },
-      "query"_a.none(), "key"_a.none(), "value"_a.none(), "out"_a.none(), "lse"_a.none(), "d_out"_a.none(), "attn_mask"_a = nb::none(),
-      "is_causal"_a = false, nb::kw_only(), "scale"_a = nb::none(), "enable_gqa"_a = false,
-      "causal"_a = nb::none(), "query_offset"_a = nb::none(), "window"_a = nb::none(),
-      "window_right"_a = nb::none(), "softcap"_a = 0.0, "first_key"_a = nb::none(),
-      "key_length"_a = nb::none(), "threads"_a = nb::none(), backward_doc);
+      "query"_a.none(), "key"_a.none(), "value"_a.none(), "out"_a.none(), "lse"_a.none(),
+      "d_out"_a.none(), "attn_mask"_a = nb::none(), "is_causal"_a = false, nb::kw_only(),
+      "scale"_a = nb::none(), "enable_gqa"_a = false, "causal"_a = nb::none(),
+      "query_offset"_a = nb::none(), "window"_a = nb::none(), "window_right"_a = nb::none(),
+      "softcap"_a = 0.0, "first_key"_a = nb::none(), "key_length"_a = nb::none(),
+      "threads"_a = nb::none(), backward_doc);
 }
 
 }  // namespace headproof::python

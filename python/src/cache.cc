@@ -1,7 +1,5 @@
 // KvCache.
 
-#include "headproof/kv_cache.h"
-
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
@@ -12,6 +10,7 @@
 
 #include "floating.h"
 #include "frame.h"
+#include "headproof/kv_cache.h"
 #include "options.h"
 #include "parts.h"
 #include "work.h"
@@ -34,7 +33,8 @@ class Cache {
                         "; it must be from 0 to 2^40");
     }
     if (dtype != "float32" && dtype != "float64") {
-      raise_value_error("dtype is '" + dtype + "'; it must be 'float32', which also holds float16 "
+      raise_value_error("dtype is '" + dtype +
+                        "'; it must be 'float32', which also holds float16 "
                         "and bfloat16, or 'float64'");
     }
     std::vector<Index> first;
@@ -60,9 +60,7 @@ class Cache {
     }
   }
 
-  Element element() const {
-    return cache_.index() == 1 ? Element::float64 : Element::float32;
-  }
+  Element element() const { return cache_.index() == 1 ? Element::float64 : Element::float32; }
 
   void append(nb::handle k, nb::handle v) {
     Input key("key", k), value("value", v);
@@ -113,9 +111,9 @@ class Cache {
         View<Scalar, 3> lse_view;
         if (lse) lse_view = frame.output<Scalar, 3>({lse->numbers(), lse->shape()}, 0);
         const std::shared_lock lock(mutex_);
-        auto done = cache.attend_into(view_of<Scalar>(query), of_call,
-                                      frame.output<Scalar, 4>({out.numbers(), out.shape()}, 0),
-                                      lse_view);
+        auto done =
+            cache.attend_into(view_of<Scalar>(query), of_call,
+                              frame.output<Scalar, 4>({out.numbers(), out.shape()}, 0), lse_view);
         if (done) out.finish();
         return done;
       });
@@ -195,11 +193,12 @@ Args:
     first_key: integers [batch]; tokens before first_key[b] are padding, which is not kept.
     dtype: 'float32', which float16 and bfloat16 are widened to, or 'float64'.)")
       .def(nb::init<Index, Index, Index, Index, nb::handle, const std::string&>(), "batch"_a,
-           "num_kv_heads"_a, "head_dim"_a, "value_dim"_a, nb::kw_only(),
-           "first_key"_a = nb::none(), "dtype"_a = "float32")
-      .def("append", &Cache::append, "key"_a.none(), "value"_a.none(),
-           "Adds tokens: key [batch, num_kv_heads, new, head_dim], value [batch, num_kv_heads, new, "
-           "value_dim]. After an error the cache is as before.")
+           "num_kv_heads"_a, "head_dim"_a, "value_dim"_a, nb::kw_only(), "first_key"_a = nb::none(),
+           "dtype"_a = "float32")
+      .def(
+          "append", &Cache::append, "key"_a.none(), "value"_a.none(),
+          "Adds tokens: key [batch, num_kv_heads, new, head_dim], value [batch, num_kv_heads, new, "
+          "value_dim]. After an error the cache is as before.")
       .def(
           "attend",
           [](Cache& cache, nb::handle query, nb::handle attn_mask, std::optional<double> scale,
@@ -215,7 +214,8 @@ Args:
           "causal"_a = "bottom_right", "query_offset"_a = nb::none(), "window"_a = nb::none(),
           "window_right"_a = nb::none(), "softcap"_a = 0.0, "key_length"_a = nb::none(),
           "return_lse"_a = false, "threads"_a = nb::none(),
-          "Attention of query [batch, num_heads, seq_len_q, head_dim] over all tokens of the cache, "
+          "Attention of query [batch, num_heads, seq_len_q, head_dim] over all tokens of the "
+          "cache, "
           "of which the queries are the last; options and results are those of "
           "scaled_dot_product_attention. num_kv_heads divides num_heads.")
       .def("__len__", &Cache::size)

@@ -72,7 +72,8 @@ Report run(const nb::callable& answer, const std::string& name, CheckOptions opt
   }
   const auto ask = [&answer](std::string_view question) {
     const nb::gil_scoped_acquire inside;
-    const nb::bytes reply = nb::cast<nb::bytes>(answer(nb::bytes(question.data(), question.size())));
+    const nb::bytes reply =
+        nb::cast<nb::bytes>(answer(nb::bytes(question.data(), question.size())));
     return std::string(reply.c_str(), reply.size());
   };
   const nb::gil_scoped_release outside;
@@ -104,20 +105,23 @@ void add_check(nb::module_& module) {
       .def_ro("statement", &TheoremReport::statement)
       .def_ro("cases", &TheoremReport::cases, "How many problems were tried.")
       .def_ro("used", &TheoremReport::used, "The largest share of its bound that an error used.")
-      .def_prop_ro("verdict",
-                   [](const TheoremReport& self) { return std::string(verdict_word(self)); },
-                   "'holds', 'violated', 'differs', 'expected', 'crashed', 'gave up', "
-                   "'unsupported' or 'not applicable' (docs/checker.md).")
-      .def_prop_ro("fails", [](const TheoremReport& self) { return fails(self); },
-                   "Whether it makes the check fail.")
-      .def_prop_ro("reason", [](const TheoremReport& self) { return reason_text(self); },
-                   "One sentence on what went wrong or why nothing was judged; empty otherwise.")
+      .def_prop_ro(
+          "verdict", [](const TheoremReport& self) { return std::string(verdict_word(self)); },
+          "'holds', 'violated', 'differs', 'expected', 'crashed', 'gave up', "
+          "'unsupported' or 'not applicable' (docs/checker.md).")
+      .def_prop_ro(
+          "fails", [](const TheoremReport& self) { return fails(self); },
+          "Whether it makes the check fail.")
+      .def_prop_ro(
+          "reason", [](const TheoremReport& self) { return reason_text(self); },
+          "One sentence on what went wrong or why nothing was judged; empty otherwise.")
       .def("__repr__", [](const TheoremReport& self) {
         return "<" + self.id + ": " + std::string(verdict_word(self)) + ">";
       });
-  nb::class_<Report>(module, "Report",
-                     "What check() found. print(report) shows it as the command does; in a notebook "
-                     "it shows itself.")
+  nb::class_<Report>(
+      module, "Report",
+      "What check() found. print(report) shows it as the command does; in a notebook "
+      "it shows itself.")
       .def_ro("subject", &Report::subject)
       .def_ro("seed", &Report::seed)
       .def_ro("seconds", &Report::seconds)

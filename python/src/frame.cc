@@ -55,8 +55,10 @@ Frame::Frame(const Input& query, const Input& key, const Input& value, bool grou
       differ(key, value, end, "the number of heads, the third axis from the end,");
       const Index heads = leading_[axis], of_key = from_end(key.shape(), end);
       if (heads != of_key && (of_key == 0 || heads % of_key != 0)) {
-        raise_value_error(described(query) + " and " + described(key) + "; the heads of key and "
-                          "value, " + std::to_string(of_key) + ", must divide those of query, " +
+        raise_value_error(described(query) + " and " + described(key) +
+                          "; the heads of key and "
+                          "value, " +
+                          std::to_string(of_key) + ", must divide those of query, " +
                           std::to_string(heads));
       }
       continue;

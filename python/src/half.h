@@ -33,8 +33,8 @@ inline float widened(Bfloat number) {
 /// The nearest one, ties to even; a NaN stays one.
 inline void narrow(float value, Bfloat& to) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t rounded = std::isnan(value) ? bits | 0x400000U
-                                                  : bits + 0x7FFFU + (bits >> 16 & 1U);
+  const std::uint32_t rounded =
+      std::isnan(value) ? bits | 0x400000U : bits + 0x7FFFU + (bits >> 16 & 1U);
   to.bits = static_cast<std::uint16_t>(rounded >> 16);
 }
 /// The nearest one, ties to even, infinite from 65520 on; a NaN stays one.

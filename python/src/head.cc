@@ -50,9 +50,8 @@ class PythonHead {
                                                   bool causal) {
     check_size("max_seq_len", max_seq_len, 0);
     HeadWeights read;
-    const std::pair<const char*, Tensor<float, 2>*> wanted[] = {{"key.weight", &read.key},
-                                                                {"query.weight", &read.query},
-                                                                {"value.weight", &read.value}};
+    const std::pair<const char*, Tensor<float, 2>*> wanted[] = {
+        {"key.weight", &read.key}, {"query.weight", &read.query}, {"value.weight", &read.value}};
     for (const auto& [name, tensor] : wanted) {
       if (PyMapping_HasKeyString(weights.ptr(), name) == 0) {
         raise_value_error(std::string("weights has no '") + name +
@@ -115,8 +114,9 @@ class PythonHead {
 }  // namespace
 
 void add_head(nb::module_& module) {
-  nb::class_<PythonHead>(module, "Head",
-                         R"(A causal self-attention head: out = softmax(mask(q k^T / sqrt(head_dim))) v.
+  nb::class_<PythonHead>(
+      module, "Head",
+      R"(A causal self-attention head: out = softmax(mask(q k^T / sqrt(head_dim))) v.
 
 Args:
     model_dim, head_dim: the weights are [head_dim, model_dim].
@@ -146,15 +146,22 @@ head(x) maps x [batch, seq_len, model_dim], float32, to [batch, seq_len, head_di
             return weights;
           },
           "Copies of the weights, NumPy float32 [head_dim, model_dim], by name.")
-      .def("key", [](const PythonHead& self, nb::handle x) {
-        return self.project(x, self.weights().key);
-      }, "x"_a.none(), "The keys of x, [batch, seq_len, head_dim].")
-      .def("query", [](const PythonHead& self, nb::handle x) {
-        return self.project(x, self.weights().query);
-      }, "x"_a.none(), "The queries of x, [batch, seq_len, head_dim].")
-      .def("value", [](const PythonHead& self, nb::handle x) {
-        return self.project(x, self.weights().value);
-      }, "x"_a.none(), "The values of x, [batch, seq_len, head_dim].");
+      .def(
+          "key",
+          [](const PythonHead& self, nb::handle x) { return self.project(x, self.weights().key); },
+          "x"_a.none(), "The keys of x, [batch, seq_len, head_dim].")
+      .def(
+          "query",
+          [](const PythonHead& self, nb::handle x) {
+            return self.project(x, self.weights().query);
+          },
+          "x"_a.none(), "The queries of x, [batch, seq_len, head_dim].")
+      .def(
+          "value",
+          [](const PythonHead& self, nb::handle x) {
+            return self.project(x, self.weights().value);
+          },
+          "x"_a.none(), "The values of x, [batch, seq_len, head_dim].");
 }
 
 }  // namespace headproof::python

@@ -2,8 +2,6 @@
 
 #include "headproof/random.h"
 
-
-
 #include "array.h"
 #include "parts.h"
 
@@ -15,14 +13,16 @@ using namespace nb::literals;  // NOLINT: names of arguments
 /// Sizes as PyTorch takes them: integers, or one tuple or list of them.
 Axes sizes_of(const nb::tuple& given) {
   nb::object sizes = given;
-  if (given.size() == 1 && (nb::isinstance<nb::tuple>(given[0]) || nb::isinstance<nb::list>(given[0]))) {
+  if (given.size() == 1 &&
+      (nb::isinstance<nb::tuple>(given[0]) || nb::isinstance<nb::list>(given[0]))) {
     sizes = given[0];
   }
   Axes shape;
   double elements = 1;
   for (const nb::handle size : sizes) {
     if (shape.rank == most_axes) {
-      raise_value_error("size has more than the " + std::to_string(most_axes) + " axes there may be");
+      raise_value_error("size has more than the " + std::to_string(most_axes) +
+                        " axes there may be");
     }
     Index extent = 0;
     if (!nb::try_cast(size, extent)) {
@@ -30,7 +30,8 @@ Axes sizes_of(const nb::tuple& given) {
       raise_type_error("size holds " + std::string(nb::repr(size).c_str()) +
                        "; it must hold whole numbers");
     }
-    if (extent < 0) raise_value_error("size holds " + std::to_string(extent) + "; it counts from 0");
+    if (extent < 0)
+      raise_value_error("size holds " + std::to_string(extent) + "; it counts from 0");
     elements *= static_cast<double>(std::max<Index>(extent, 1));
     shape[shape.rank++] = extent;
   }
@@ -65,16 +66,17 @@ void add_random(nb::module_& module) {
 
 Generator(0).randn(4, 8) has the bits of torch.manual_seed(0); torch.randn(4, 8), and so on for the
 same seed and the same sequence of calls (PyTorch 1.13 to 2.x). Arrays are NumPy's.)")
-      .def("__init__",
-           [](Generator* self, nb::handle seed) { new (self) Generator(seed_of(seed)); },
-           "seed"_a = 0)
+      .def(
+          "__init__", [](Generator* self, nb::handle seed) { new (self) Generator(seed_of(seed)); },
+          "seed"_a = 0)
       .def(
           "manual_seed",
           [](nb::object self, nb::handle seed) {
             nb::cast<Generator&>(self).manual_seed(seed_of(seed));
             return self;
           },
-          "seed"_a.none(), "Starts again from `seed`, of which the low 32 bits count; returns itself.")
+          "seed"_a.none(),
+          "Starts again from `seed`, of which the low 32 bits count; returns itself.")
       .def(
           "randn",
           [](Generator& self, const nb::args& size) {
@@ -103,7 +105,8 @@ same seed and the same sequence of calls (PyTorch 1.13 to 2.x). Arrays are NumPy
           "randperm",
           [](Generator& self, Index n) {
             if (n < 0 || n > Index{1} << 40) {
-              raise_value_error("n is " + std::to_string(n) + "; it must be from 0 to what memory holds");
+              raise_value_error("n is " + std::to_string(n) +
+                                "; it must be from 0 to what memory holds");
             }
             return to_numpy(self.randperm(n));
           },

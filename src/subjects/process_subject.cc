@@ -40,8 +40,7 @@ class SubjectProcess final : public Answerer {
 
   /// The line of the reply as `accept` takes it, which says how many bytes follow, and these bytes.
   std::variant<std::string, Refusal> ask(
-      std::string_view question,
-      const std::function<Result<Index>(const Line&)>& accept) override {
+      std::string_view question, const std::function<Result<Index>(const Line&)>& accept) override {
     const auto begin = std::chrono::steady_clock::now();
     if (!child_) {
       auto started = start();

@@ -5,9 +5,7 @@
 
 namespace headproof {
 
-std::string hello_question() {
-  return "hello protocol=" + std::to_string(protocol_version) + "\n";
-}
+std::string hello_question() { return "hello protocol=" + std::to_string(protocol_version) + "\n"; }
 
 /// The refusal that a reply's line is, or nothing when the line is ok.
 std::optional<Refusal> refusal_of(const Line& line) {
@@ -116,11 +114,12 @@ class FunctionAnswerer final : public Answerer {
   explicit FunctionAnswerer(std::function<std::string(std::string_view)> answer)
       : answer_(std::move(answer)) {}
 
-  std::variant<Hello, Refusal> start() override { return hello_of(Line(answer_(hello_question()))); }
+  std::variant<Hello, Refusal> start() override {
+    return hello_of(Line(answer_(hello_question())));
+  }
 
   std::variant<std::string, Refusal> ask(
-      std::string_view question,
-      const std::function<Result<Index>(const Line&)>& accept) override {
+      std::string_view question, const std::function<Result<Index>(const Line&)>& accept) override {
     const std::string reply = answer_(question);
     const std::size_t end = std::min(reply.find('\n'), reply.size());
     const Line line(std::string_view(reply).substr(0, end));
@@ -130,8 +129,8 @@ class FunctionAnswerer final : public Answerer {
     if (!size) return Refusal{Refusal::Kind::failed, "the subject's reply " + size.error().message};
     if (static_cast<Index>(payload.size()) == *size) return payload;
     return Refusal{Refusal::Kind::failed, "the subject's reply has " +
-                                              std::to_string(payload.size()) + " bytes instead of " +
-                                              std::to_string(*size)};
+                                              std::to_string(payload.size()) +
+                                              " bytes instead of " + std::to_string(*size)};
   }
 
  private:
