@@ -22,8 +22,9 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_out: torch.Tensor, _: torch.Tensor) -> tuple[Any, ...]:
-        saved = [tensor.detach() for tensor in ctx.saved_tensors]
-        gradients = _core.attention_backward(*saved, d_out.detach(), **ctx.options)
+        query, key, value, out, lse = (tensor.detach() for tensor in ctx.saved_tensors)
+        gradients = _core.attention_backward(query, key, value, out, lse, d_out.detach(),
+                                             **ctx.options)
         return (*gradients, None)
 
 

@@ -136,6 +136,25 @@ def test_what_is_wrong_is_said(A, options, error, sentence):
     assert sentence in str(raised.value)
 
 
+def test_a_system_without_fonts_is_said(tmp_path):
+    import os
+    import subprocess
+    import sys
+
+    (tmp_path / "fonts.conf").write_text(
+        '<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd">'
+        f"<fontconfig><dir>{tmp_path}</dir><cachedir>{tmp_path}/cache</cachedir></fontconfig>")
+    code = ("import headproof, numpy as np\n"
+            "plot = headproof.plot(np.eye(2, dtype=np.float32))\n"
+            "plot.save('A.html')\n"
+            "try: plot.save('A.png')\n"
+            "except ValueError as error: print(error)\n")
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path,
+                           env={**os.environ, "FONTCONFIG_FILE": str(tmp_path / "fonts.conf")})
+    assert ended.stdout.startswith("fontconfig finds no font on this system"), ended
+    assert (tmp_path / "A.html").exists() and not (tmp_path / "A.png").exists()
+
+
 def test_more_than_a_page_holds_is_said():
     plot = headproof.plot(np.zeros((5000, 4000), np.float32))
     with pytest.raises(ValueError, match="choose fewer layers or heads"):
