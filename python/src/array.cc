@@ -25,26 +25,12 @@ constexpr std::array<Known, 7> known = {{{Element::float16, "float16", 2},
 
 const Known& about(Element element) { return known[static_cast<std::size_t>(element)]; }
 
-/// The parts of NumPy that are used, looked up once.
+/// The parts of NumPy that are used.
 struct Numpy {
-  nb::object module, ndarray, empty;
+  nb::object ndarray, empty;
   std::array<nb::object, known.size()> dtypes;  // none for bfloat16
-
-  static const Numpy& get() {
-    static Numpy* const numpy = [] {  // never destroyed: the interpreter may be gone by then
-      auto* made = new Numpy;
-      made->module = nb::module_::import_("numpy");
-      made->ndarray = made->module.attr("ndarray");
-      made->empty = made->module.attr("empty");
-      for (const Known& one : known) {
-        if (one.element == Element::bfloat16) continue;
-        made->dtypes[static_cast<std::size_t>(one.element)] = made->module.attr("dtype")(one.name);
-      }
-      return made;
-    }();
-    return *numpy;
-  }
 };
+const Numpy* numpy = nullptr;  // never destroyed: the interpreter may be gone by then
 
 /// Whether it is an instance of the class `name` of a module that is already imported.
 bool is_instance(nb::handle object, const char* module, const char* name) {
@@ -59,7 +45,7 @@ bool is_instance(nb::handle object, const char* module, const char* name) {
 }
 
 Maker maker_of(nb::handle object) {
-  if (object.type().is(Numpy::get().ndarray)) return Maker::numpy;
+  if (object.type().is(numpy->ndarray)) return Maker::numpy;
   if (is_instance(object, "torch", "Tensor")) return Maker::torch;
   if (is_instance(object, "jax", "Array")) return Maker::jax;
   return Maker::numpy;
@@ -158,7 +144,7 @@ nb::object empty_numpy(nb::handle dtype, const Axes& shape) {
   for (int axis = 0; axis < shape.rank; ++axis) {
     PyTuple_SetItem(sizes, axis, PyLong_FromSsize_t(static_cast<Py_ssize_t>(shape[axis])));
   }
-  return Numpy::get().empty(held, dtype);
+  return numpy->empty(held, dtype);
 }
 
 void get_buffer(nb::handle array, Py_buffer& buffer, int flags) {
@@ -169,6 +155,18 @@ void get_buffer(nb::handle array, Py_buffer& buffer, int flags) {
 
 void raise_value_error(const std::string& sentence) { throw nb::value_error(sentence.c_str()); }
 void raise_type_error(const std::string& sentence) { throw nb::type_error(sentence.c_str()); }
+
+void prepare_arrays() {
+  auto* const made = new Numpy;
+  const nb::module_ module = nb::module_::import_("numpy");
+  made->ndarray = module.attr("ndarray");
+  made->empty = module.attr("empty");
+  for (const Known& one : known) {
+    if (one.element == Element::bfloat16) continue;
+    made->dtypes[static_cast<std::size_t>(one.element)] = module.attr("dtype")(one.name);
+  }
+  numpy = made;
+}
 
 const char* name_of(Element element) { return about(element).name; }
 
@@ -334,7 +332,7 @@ Output::Output(const Input& like, Element element, const Axes& shape)
     narrowed_.resize(static_cast<std::size_t>(shape.count()));
   }
   if (maker_ == Maker::numpy) {
-    const nb::object& dtype = Numpy::get().dtypes[static_cast<std::size_t>(element)];
+    const nb::object& dtype = numpy->dtypes[static_cast<std::size_t>(element)];
     if (dtype.is_valid()) {
       array_ = empty_numpy(dtype, shape);
       get_buffer(array_, buffer_, PyBUF_STRIDES);
@@ -379,7 +377,7 @@ nb::object Output::take() {
 }
 
 nb::object to_numpy(const void* data, Element element, const Axes& shape) {
-  nb::object array = empty_numpy(Numpy::get().dtypes[static_cast<std::size_t>(element)], shape);
+  nb::object array = empty_numpy(numpy->dtypes[static_cast<std::size_t>(element)], shape);
   Py_buffer buffer{};
   get_buffer(array, buffer, PyBUF_STRIDES);
   const auto bytes = static_cast<std::size_t>(shape.count() * about(element).size);

@@ -45,6 +45,10 @@ struct Axes {
   }
 };
 
+/// Looks NumPy up, before anything else here is used: while the module is imported, when no other
+/// thread can be about to do the same.
+void prepare_arrays();
+
 /// An array that a caller handed over, in its own memory and with its own strides: by the buffer
 /// protocol, else by DLPack. It stays exported while this lives, which needs the GIL to end.
 class Input {

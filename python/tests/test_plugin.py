@@ -2,11 +2,16 @@
 
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 
 import pytest
 
 pytest_plugins = ["pytester"]
+
+# Installed, the package brings its plug-in along; run from the build, it has no entry points.
+INSTALLED = any(one.value == "headproof_pytest" for one in entry_points(group="pytest11"))
+PLUGIN = [] if INSTALLED else ["-p", "headproof_pytest"]
 
 MINE = """
 import numpy as np
@@ -36,8 +41,7 @@ def test_known(theorem):
 def run(pytester):
     def run_pytest(*arguments, corner=0):
         pytester.makepyfile(test_it=MINE.format(corner=corner))
-        # Run from the build, the package has no entry points.
-        return pytester.runpytest_subprocess("-p", "headproof_pytest", "-rs", *arguments)
+        return pytester.runpytest_subprocess(*PLUGIN, "-rs", *arguments)
 
     return run_pytest
 
@@ -82,7 +86,7 @@ def test_an_unknown_theorem_is_said(pytester):
     pytester.makepyfile("import headproof\n"
                         "@headproof.pytest.theorems(print, only=['prop-9.9'])\n"
                         "def test_it(theorem): pass\n")
-    ended = pytester.runpytest_subprocess("-p", "headproof_pytest")
+    ended = pytester.runpytest_subprocess(*PLUGIN)
     ended.stdout.fnmatch_lines(["*there is no theorem 'prop-9.9'; there are prop-3.1*"])
 
 
