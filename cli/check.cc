@@ -224,6 +224,9 @@ void add_check(CLI::App& app, int& exit_code) {
   const auto options = std::make_shared<Options>();
   CheckOptions& check = options->check;
   SubjectOptions& open = options->open;
+  if (const char* named = std::getenv("HEADPROOF_PYTHON"); named != nullptr && *named != '\0') {
+    open.python = named;
+  }
   const auto repeated = [verb](const char* name, std::vector<std::string>& list, const char* what) {
     return verb->add_option(name, list, what)->allow_extra_args(false);
   };

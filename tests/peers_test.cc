@@ -34,9 +34,8 @@ TEST_P(Peers, BreaksWhatIsKnownAndNothingElse) {
 INSTANTIATE_TEST_SUITE_P(
     All, Peers,
     testing::Values(Peer{"numpy_attention", "numpy", "python"},
-                    Peer{"torch_math", "torch", "--framework torch python"},
-                    Peer{"torch_flash", "torch", "--framework torch python"},
-                    Peer{"torch_head", "torch", "--framework torch head:python"},
+                    Peer{"torch_math", "torch", "python"}, Peer{"torch_flash", "torch", "python"},
+                    Peer{"torch_head", "torch", "head:python"},
                     Peer{"onnxruntime_attention", "onnxruntime, onnx", "python"}),
     [](const auto& tested) { return tested.param.name; });
 

@@ -1,8 +1,9 @@
 """Attention as others compute it, to be checked: each function is a subject, such as
 
-    headproof check --framework torch python:peers:torch_math
+    headproof check python:peers:torch_math
 
-run in this folder. docs/peers.md says what comes out and why.
+run in this folder, or python:headproof.subjects:torch_math where the Python package is installed,
+of which this file is a module. docs/peers.md says what comes out and why.
 """
 
 import math
@@ -20,6 +21,25 @@ def numpy_attention(q, k, v, is_causal=True, scale=None):
     return weights / weights.sum(-1, keepdims=True) @ v
 
 
+def _of(framework, **declared):
+    """Says what a signature cannot: whose arrays the function takes."""
+
+    def mark(function):
+        function.headproof = {"framework": framework, **declared}
+        return function
+
+    return mark
+
+
+@_of("torch")
+def torch_sdpa(q, k, v, attn_mask=None, is_causal=False, scale=None, enable_gqa=False):
+    """PyTorch's scaled_dot_product_attention, by whichever kernel it chooses."""
+    import torch
+
+    return torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, attn_mask=attn_mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa)
+
+
 def _torch_backend(name):
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -33,16 +53,19 @@ def _torch_backend(name):
     return attention
 
 
+@_of("torch")
 def torch_math(q, k, v, attn_mask=None, is_causal=False, scale=None, enable_gqa=False):
     """PyTorch's scaled_dot_product_attention, written with matrix products."""
     return _torch_backend("MATH")(q, k, v, attn_mask, is_causal, scale, enable_gqa)
 
 
+@_of("torch")
 def torch_flash(q, k, v, attn_mask=None, is_causal=False, scale=None):
     """The same, its fused kernel."""
     return _torch_backend("FLASH_ATTENTION")(q, k, v, attn_mask, is_causal, scale)
 
 
+@_of("torch")
 def torch_head(x, w_q, w_k, w_v, is_causal=True):
     """A head as a course writes it in PyTorch: the masked weights are zeros that are multiplied."""
     import torch
@@ -56,9 +79,18 @@ def torch_head(x, w_q, w_k, w_v, is_causal=True):
     return A @ v, A
 
 
+@_of("jax", layout="bshd", features=["grouped_heads"])
+def jax_attention(q, k, v, bias=None, mask=None, is_causal=False, scale=None):
+    """JAX's jax.nn.dot_product_attention."""
+    import jax
+
+    return jax.nn.dot_product_attention(q, k, v, bias, mask, scale=scale, is_causal=is_causal)
+
+
 _sessions = {}
 
 
+@_of("numpy")
 def onnxruntime_attention(q, k, v, attn_mask=None, is_causal=True, scale=None, softcap=0.0):
     """ONNX Runtime's Attention operator (opset 23), one thread."""
     import numpy as np

@@ -52,6 +52,8 @@ struct CheckOptions {
   bool strict = false;  ///< a known violation that no longer occurs is a failure
   /// How a person runs the same check: "headproof check ./mine.so"; the replay lines begin so.
   std::string command = {};
+  /// The line that replays a case, where that is no command of a shell.
+  std::function<std::string(std::string_view id, int case_number)> replay = {};
   /// Called before each theorem with its id and the share of them that is done.
   std::function<void(std::string_view id, double share)> progress = {};
 };

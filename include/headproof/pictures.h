@@ -85,4 +85,18 @@ struct ChartPicture {
 Result<std::string> draw(const HeatMapPicture& picture, PictureFormat format);
 Result<std::string> draw(const ChartPicture& picture, PictureFormat format);
 
+/// Attention matrices that a reader walks through, one at a time.
+struct Explorer {
+  std::string title = {};
+  View<const float, 4> A = {};  ///< [layers, heads, queries, keys]; must outlive the call
+  /// One for each layer, head, query, key; none: they are numbered.
+  std::vector<std::string> layer_names = {}, head_names = {};
+  std::vector<std::string> query_labels = {}, key_labels = {};
+};
+
+/// One HTML file that loads nothing: a map whose cells a reader points at, the weights of a query
+/// as colours of the keys' labels, and choices of layer and head. The error says that there is
+/// nothing to show, more than 2^24 weights, or another number of labels.
+Result<std::string> explorer_page(const Explorer& explorer);
+
 }  // namespace headproof

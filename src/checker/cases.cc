@@ -64,6 +64,7 @@ std::string note_of(const Judged& judged) {
 }
 
 std::string replay_line(const CheckOptions& options, std::string_view id, int case_number) {
+  if (options.replay) return options.replay(id, case_number);
   return options.command + " --theorem " + std::string(id) + " --seed " +
          std::to_string(options.seed) + " --case " + std::to_string(case_number);
 }

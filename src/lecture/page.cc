@@ -1,5 +1,6 @@
 // The page is put together from three resources: page.html holds its skeleton and the prose that
 // stands before and after sections and results, page.css its looks, page.js what a reader can turn.
+// Maps of attention come from the two of the explorer (src/pictures/explorer_page.h).
 
 #include "lecture/page.h"
 
@@ -15,6 +16,7 @@
 
 #include "headproof/attention.h"
 #include "headproof/head.h"
+#include "pictures/explorer_page.h"
 #include "prose/math.h"
 
 namespace headproof {
@@ -60,23 +62,6 @@ std::string fill(std::string_view html, const std::function<std::string(std::str
     html.remove_prefix(length);
   }
   return filled;
-}
-
-std::string base64(std::string_view bytes) {
-  constexpr std::string_view digits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string encoded;
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {
-    const std::size_t count = std::min<std::size_t>(3, bytes.size() - at);
-    std::uint32_t group = 0;
-    for (std::size_t i = 0; i < 3; ++i) {
-      group = group << 8 | (i < count ? static_cast<unsigned char>(bytes[at + i]) : 0u);
-    }
-    for (std::size_t i = 0; i < 4; ++i) {
-      encoded += i <= count ? digits[group >> (18 - 6 * i) & 63] : '=';
-    }
-  }
-  return encoded;
 }
 
 // ---- Figures in prose ----
@@ -283,8 +268,8 @@ class Page {
 
   std::string html() {
     return fill(part("page"), [this](std::string_view name) -> std::string {
-      if (name == "css") return std::string(page_css);
-      if (name == "js") return std::string(page_js);
+      if (name == "css") return std::string(explorer_css) + std::string(page_css);
+      if (name == "js") return std::string(explorer_js) + std::string(page_js);
       if (name == "contents") return contents();
       if (name == "provenance") return provenance();
       if (name == "overview") return overview();
@@ -417,22 +402,6 @@ class Page {
     const auto end =
         std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::general, 5);
     return std::string(buffer, end.ptr);
-  }
-
-  /// A string that can stand in a <script>: no "<" that could end the element or open a comment.
-  static std::string json_string(std::string_view text) {
-    std::string json = "\"";
-    for (const char c : text) {
-      const auto byte = static_cast<unsigned char>(c);
-      if (byte < 0x20 || c == '"' || c == '\\' || c == '<') {
-        char buffer[8];
-        std::snprintf(buffer, sizeof buffer, "\\u%04x", static_cast<unsigned>(byte));
-        json += buffer;
-      } else {
-        json += c;
-      }
-    }
-    return json + "\"";
   }
 
   template <class Range, class Function>

@@ -125,6 +125,13 @@ bool Typesetter::has_glyphs(const std::string& text) const {
   return pango_layout_get_unknown_glyphs_count(lay_out(text, {}).layout.get()) == 0;
 }
 
+std::optional<Error> Typesetter::font_error() const {
+  if (has_glyphs("0")) return std::nullopt;
+  return Error{
+      "fontconfig finds no font on this system with which to write; the package fonts-dejavu-core, "
+      "or another with fonts, brings some"};
+}
+
 Lettering Typesetter::operator()(const std::string& text, const TextStyle& style) {
   const auto [at, is_new] = set_.try_emplace({text, style.key()});
   if (is_new) {

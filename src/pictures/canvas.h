@@ -6,10 +6,12 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "headproof/result.h"
 #include "pictures/colours.h"
 
 namespace headproof {
@@ -52,6 +54,9 @@ class Typesetter {
 
   /// `text` drawn literally; what has no glyph becomes U+XXXX.
   Lettering operator()(const std::string& text, const TextStyle& style);
+
+  /// Why nothing can be set: the system has no font.
+  std::optional<Error> font_error() const;
 
  private:
   Lettering lay_out(const std::string& text, const TextStyle& style) const;

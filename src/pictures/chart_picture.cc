@@ -296,6 +296,7 @@ void PlacedChart::draw(Canvas& canvas, double x, double y) const {
 Result<std::string> draw(const ChartPicture& picture, PictureFormat format) {
   if (picture.charts.empty()) return Error{"a picture needs at least one chart"};
   Typesetter set;
+  if (auto error = set.font_error()) return *error;
   std::vector<PlacedChart> charts;
   double width = -chart_gap, above = 0, below = 0;
   Index left_out = 0;

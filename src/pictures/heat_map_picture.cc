@@ -226,6 +226,7 @@ void draw_row(Canvas& canvas, const PlacedRow& row, double left, double top, Typ
 Result<std::string> draw(const HeatMapPicture& picture, PictureFormat format) {
   if (auto error = picture_error(picture.rows)) return *error;
   Typesetter set;
+  if (auto error = set.font_error()) return *error;
   const Plan plan = make_plan(picture.rows, set);
   std::vector<PlacedRow> rows;
   double width = 0, height = -row_gap;

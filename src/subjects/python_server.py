@@ -1,36 +1,13 @@
 """Answers headproof's questions (docs/subjects.md) with a Python callable.
 
-Arguments: kind (attention or head), module:function, framework, device, dtype, layout.
+As a program, over a pipe: its arguments are kind (attention or head), module:function, framework,
+device, dtype, layout. In a process of the caller's: a Server with the callable itself.
 """
 import importlib
 import inspect
 import os
 import re
-import select
 import sys
-import threading
-import time
-
-kind, target, framework, device, dtype, layout = sys.argv[1:7]
-
-# Threads of OpenMP that spin while they wait would slow a busy machine down by orders of magnitude.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-
-# What the callable prints must not get between the replies.
-questions = os.fdopen(os.dup(0), "rb")
-replies = os.fdopen(os.dup(1), "wb")
-nothing = os.open(os.devnull, os.O_RDONLY)
-os.dup2(nothing, 0)
-os.dup2(2, 1)
-
-
-def leave_with_the_checker():
-    """Whoever asked may be gone while the callable hangs; then nobody else would end it."""
-    poll = select.poll()
-    poll.register(questions.fileno(), 0)
-    poll.poll()
-    time.sleep(2)
-    os._exit(1)
 
 
 class Stop(Exception):
@@ -38,7 +15,7 @@ class Stop(Exception):
 
 
 class Numpy:
-    def __init__(self):
+    def __init__(self, device, dtype):
         import numpy
         self.np = numpy
         if dtype == "bfloat16":
@@ -79,9 +56,10 @@ class Numpy:
 
 
 class Torch:
-    def __init__(self):
+    def __init__(self, device, dtype):
         import torch
         self.torch = torch
+        self.device = device
         self.dtype = getattr(torch, dtype)
         self.wire = torch.float64 if dtype == "float64" else torch.float32
 
@@ -90,11 +68,11 @@ class Torch:
         values = torch.empty(shape, dtype=self.wire)
         if values.numel():
             values = torch.frombuffer(bytearray(data), dtype=self.wire).reshape(shape)
-        values = values.to(device=device, dtype=self.dtype)
+        values = values.to(device=self.device, dtype=self.dtype)
         if not strided:
             return values
         memory = torch.full([shape[0], shape[2], shape[1], shape[3] + 3], float("nan"),
-                            dtype=self.dtype, device=device)
+                            dtype=self.dtype, device=self.device)
         view = memory.transpose(1, 2)[..., :shape[3]]
         view.copy_(values)
         return view
@@ -102,12 +80,12 @@ class Torch:
     def mask(self, data, shape):
         torch = self.torch
         if not data:
-            return torch.empty(shape, dtype=torch.bool, device=device)
-        return torch.frombuffer(bytearray(data), dtype=torch.bool).reshape(shape).to(device)
+            return torch.empty(shape, dtype=torch.bool, device=self.device)
+        return torch.frombuffer(bytearray(data), dtype=torch.bool).reshape(shape).to(self.device)
 
     def lengths(self, data):
         torch = self.torch
-        return torch.frombuffer(bytearray(data), dtype=torch.int64).to(device)
+        return torch.frombuffer(bytearray(data), dtype=torch.int64).to(self.device)
 
     def snapshot(self, tensor):
         tensor = tensor.detach()
@@ -132,16 +110,16 @@ class Torch:
         with self.torch.no_grad():
             return function(**arguments)
 
-    def gradients(self, function, arguments, names, d_out):
+    def gradients(self, server, arguments, names, d_out):
         inputs = [arguments[name].detach().requires_grad_() for name in names]
-        out = first(function(**{**arguments, **dict(zip(names, inputs))}))
-        check(out, d_out.shape)
+        out = first(server.function(**{**arguments, **dict(zip(names, inputs))}))
+        server.check(out, d_out.shape)
         found = self.torch.autograd.grad(out, inputs, d_out, allow_unused=True)
         return out, [self.torch.zeros_like(x) if d is None else d for x, d in zip(inputs, found)]
 
 
 class Jax:
-    def __init__(self):
+    def __init__(self, device, dtype):
         import jax
         import numpy
         if dtype == "float64":
@@ -177,11 +155,11 @@ class Jax:
     def call(self, function, arguments):
         return function(**arguments)
 
-    def gradients(self, function, arguments, names, d_out):
+    def gradients(self, server, arguments, names, d_out):
         def of_inputs(*inputs):
-            return first(function(**{**arguments, **dict(zip(names, inputs))}))
+            return first(server.function(**{**arguments, **dict(zip(names, inputs))}))
         out, pull_back = self.jax.vjp(of_inputs, *[arguments[name] for name in names])
-        check(out, d_out.shape)
+        server.check(out, d_out.shape)
         return out, pull_back(d_out)
 
 
@@ -195,21 +173,8 @@ def shown(exception):
     return f"{type(exception).__name__}: {lines[-1].strip()}" if lines else type(exception).__name__
 
 
-def check(value, shape, what="out"):
-    """The value is an array of that shape and of the dtype that was handed over."""
-    found = frame.describe(value)
-    if found is None:
-        raise Stop(f"error {target} returned {type(value).__name__} as {what}; "
-                   f"it must be an array of {framework}")
-    if found[0] != tuple(shape):
-        raise Stop(f"error {target} returned {what} of shape {list(found[0])}; "
-                   f"it must be {list(shape)}")
-    if found[1] != dtype:
-        raise Stop(f"error {target} returned {what} in {found[1]}, though it was given {dtype}")
-
-
-def load():
-    """The callable; Stop says what is missing."""
+def load(target):
+    """The callable module:function; Stop says what is missing."""
     module_name, _, name = target.partition(":")
     sys.path.insert(0, os.getcwd())
     try:
@@ -227,8 +192,6 @@ def load():
             names = [n for n, value in vars(module).items() if callable(value) and n[0] != "_"]
             raise Stop(f"{module_name} has no {name}; its functions: {', '.join(names) or 'none'}")
         found = getattr(found, part)
-    if not callable(found):
-        raise Stop(f"{target} is not callable; it is {type(found).__name__}")
     return found
 
 
@@ -244,6 +207,13 @@ def named_parameters(function):
         names = text.group(1).split(",") if text else []
         return {re.split("[=:]", name)[0].strip(): inspect.Parameter.empty
                 for name in names if name.strip() not in ("", "*", "/")}
+
+
+def has_signature(function):
+    try:
+        return bool(inspect.signature(function))
+    except (TypeError, ValueError):
+        return False
 
 
 # Features by the names of parameters; the first that a signature has is used.
@@ -264,51 +234,92 @@ OPTIONS = {
 CAUSAL = ["is_causal", "causal"]
 
 
-class Callable:
-    def __init__(self, function):
-        self.function = function
+class Server:
+    """A callable that answers questions: bytes in, bytes out."""
+
+    def __init__(self, function, target, kind="attention", framework="numpy", device="cpu",
+                 dtype="float32", layout="bhsd", own_process=False):
+        if not callable(function):
+            raise Stop(f"{target} is not callable; it is {type(function).__name__}")
+        # What a signature cannot say.
+        self.declared = dict(getattr(function, "headproof", {}))
+        self.function, self.target, self.kind = function, target, kind
+        self.framework = self.declared.pop("framework", framework)
+        self.dtype = self.declared.pop("dtype", dtype)
+        self.layout = self.declared.pop("layout", layout)
+        self.device = device
+        # PyTorch's number of threads belongs to the whole process.
+        self.sets_threads = own_process and self.framework == "torch" and device == "cpu"
+        if kind == "head" and self.dtype == "float64":
+            raise Stop("a whole head is asked in float32, float16 or bfloat16")
+        frames = {"numpy": Numpy, "torch": Torch, "jax": Jax}
+        self.frame = frames[self.framework](device, self.dtype)
         self.parameters = named_parameters(function)
-        self.inputs = list(self.parameters)[:3 if kind == "attention" else 4]
+        needed = 3 if kind == "attention" else 4
+        self.inputs = list(self.parameters)[:needed]
         self.names = {}
         for feature, names in OPTIONS.items() if kind == "attention" else ():
             for name in names:
                 if name in self.parameters and feature not in self.names:
                     self.names[feature] = name
         self.causal = next((name for name in CAUSAL if name in self.parameters), None)
-        needed = 3 if kind == "attention" else 4
         if len(self.inputs) < needed:
             raise Stop(f"{target} names {len(self.inputs)} parameters; it must take at least "
                        + ("q, k and v" if needed == 3 else "x, w_q, w_k and w_v"))
         unknown = [name for name, default in list(self.parameters.items())[needed:]
                    if default is inspect.Parameter.empty and name != self.causal
                    and name not in self.names.values()]
-        if unknown and self.signed():
+        if unknown and has_signature(function):
             raise Stop(f"{target} needs a value for '{unknown[0]}', which is none of the options "
                        "in docs/subjects.md")
 
-    def signed(self):
+    def answer(self, question):
+        """The reply to a question, a line and what follows it; only what is no Exception, such as
+        KeyboardInterrupt, gets out."""
+        line, _, payload = question.partition(b"\n")
+        word, *tokens = line.decode().split()
         try:
-            return bool(inspect.signature(self.function))
-        except (TypeError, ValueError):
-            return False
+            if word == "hello":
+                return as_line(self.hello())
+            asked = dict(token.split("=", 1) for token in tokens)
+            return self.attend(asked, payload) if word == "attend" else self.head(asked, payload)
+        except Stop as stop:
+            return as_line(str(stop))
+        except NotImplementedError as exception:
+            return as_line(f"unsupported {self.target} raised {shown(exception)}")
+        except Exception as exception:
+            return as_line(f"error {self.target} raised {shown(exception)}")
 
     def hello(self):
-        if kind == "head":
+        if self.kind == "head":
             features = ["causal"] + (["non_causal"] if self.causal else [])
             return f"ok protocol=1 kind=head features={','.join(features)}"
         features = ["non_causal", "rectangular", "value_dim", "zero_sizes", "batches", "heads"]
         features += (["causal"] if self.causal else []) + list(self.names)
-        features += ["strides"] if framework != "jax" else []
-        features += ["backward"] if framework != "numpy" else []
-        if framework == "torch" and device == "cpu" and "threads" not in features:
+        features += ["strides"] if self.framework != "jax" else []
+        features += ["backward"] if self.framework != "numpy" else []
+        if self.sets_threads and "threads" not in features:
             features.append("threads")
-        declared = dict(getattr(self.function, "headproof", {}))
+        declared = dict(self.declared)
         features += [name for name in declared.pop("features", []) if name not in features]
-        line = f"ok protocol=1 dtype={dtype} layout={layout}"
+        line = f"ok protocol=1 dtype={self.dtype} layout={self.layout}"
         for key, value in declared.items():
             text = ",".join(map(str, value)) if isinstance(value, (tuple, list)) else value
             line += f" {key}={text}"
         return f"{line} features={','.join(features)}"
+
+    def check(self, value, shape, what="out"):
+        """The value is an array of that shape and of the dtype that was handed over."""
+        found = self.frame.describe(value)
+        if found is None:
+            raise Stop(f"error {self.target} returned {type(value).__name__} as {what}; "
+                       f"it must be an array of {self.framework}")
+        if found[0] != tuple(shape):
+            raise Stop(f"error {self.target} returned {what} of shape {list(found[0])}; "
+                       f"it must be {list(shape)}")
+        if found[1] != self.dtype:
+            raise Stop(f"error {self.target} returned {what} in {found[1]}, though it was given "
+                       f"{self.dtype}")
 
     def options(self, question):
         """The keyword arguments that the line itself says."""
@@ -316,7 +327,7 @@ class Callable:
         causal = question["causal"] != "none"
         if self.causal:
             options[self.causal] = causal
-        elif causal and kind == "attention":
+        elif causal and self.kind == "attention":
             raise Stop("unsupported its signature names no is_causal")
         for feature, convert in (("scale", float), ("softcap", float), ("query_offset", int),
                                  ("decode", bool), ("threads", int)):
@@ -333,137 +344,145 @@ class Callable:
                 options[self.names[feature]] = True
         return options
 
+    def attend(self, question, payload):
+        size = {key: int(question[key]) for key in (
+            "batch", "num_heads", "num_kv_heads", "seq_len_q", "seq_len_k", "head_dim",
+            "value_dim")}
+        batch, rows, keys = size["batch"], size["seq_len_q"], size["seq_len_k"]
+        number = 8 if self.dtype == "float64" else 4
+        frame = self.frame
+        at = 0
 
-def attend(served, question, payload):
-    size = {key: int(question[key]) for key in ("batch", "num_heads", "num_kv_heads", "seq_len_q",
-                                                "seq_len_k", "head_dim", "value_dim")}
-    batch, rows, keys = size["batch"], size["seq_len_q"], size["seq_len_k"]
-    number = 8 if dtype == "float64" else 4
-    at = 0
+        def part(count):
+            nonlocal at
+            at += count
+            return payload[at - count:at]
 
-    def part(count):
-        nonlocal at
-        at += count
-        return payload[at - count:at]
+        def shape(heads, length, dim):
+            heads = size[heads]
+            if self.layout == "bhsd":
+                return batch, heads, length, dim
+            return batch, length, heads, dim
 
-    def shape(heads, length, dim):
-        heads = size[heads]
-        return (batch, heads, length, dim) if layout == "bhsd" else (batch, length, heads, dim)
+        def array(heads, length, dim, strided=False):
+            of = shape(heads, length, dim)
+            return frame.array(part(number * of[0] * of[1] * of[2] * of[3]), of, strided)
 
-    def array(heads, length, dim, strided=False):
-        of = shape(heads, length, dim)
-        return frame.array(part(number * of[0] * of[1] * of[2] * of[3]), of, strided)
+        if "threads" in question and "threads" not in self.names:
+            frame.torch.set_num_threads(int(question["threads"]))
+        strided = "strided" in question
+        arguments = self.options(question)
+        q, k, v = self.inputs
+        arguments[q] = array("num_heads", rows, size["head_dim"], strided)
+        arguments[k] = array("num_kv_heads", keys, size["head_dim"], strided)
+        arguments[v] = array("num_kv_heads", keys, size["value_dim"], strided)
+        watched = [q, k, v]
+        for feature, width in (("mask", 1), ("bias", number)):
+            if feature not in question:
+                continue
+            of = tuple(map(int, question[feature].split("x")))
+            data = part(width * of[0] * of[1] * of[2] * of[3])
+            name = self.names[feature]
+            arguments[name] = frame.mask(data, of) if feature == "mask" else frame.array(data, of)
+            watched.append(name)
+        if "key_length" in question:
+            arguments[self.names["key_length"]] = frame.lengths(part(8 * batch))
+        before = [frame.snapshot(arguments[name]) for name in watched]
+        out_shape = shape("num_heads", rows, size["value_dim"])
 
-    if framework == "torch" and "threads" in question and "threads" not in served.names:
-        frame.torch.set_num_threads(int(question["threads"]))
-    strided = "strided" in question
-    arguments = served.options(question)
-    q, k, v = served.inputs
-    arguments[q] = array("num_heads", rows, size["head_dim"], strided)
-    arguments[k] = array("num_kv_heads", keys, size["head_dim"], strided)
-    arguments[v] = array("num_kv_heads", keys, size["value_dim"], strided)
-    watched = [q, k, v]
-    for feature, width in (("mask", 1), ("bias", number)):
-        if feature not in question:
-            continue
-        of = tuple(map(int, question[feature].split("x")))
-        data = part(width * of[0] * of[1] * of[2] * of[3])
-        name = served.names[feature]
-        arguments[name] = frame.mask(data, of) if feature == "mask" else frame.array(data, of)
-        watched.append(name)
-    if "key_length" in question:
-        arguments[served.names["key_length"]] = frame.lengths(part(8 * batch))
-    before = [frame.snapshot(arguments[name]) for name in watched]
-    out_shape = shape("num_heads", rows, size["value_dim"])
-
-    gradients = []
-    if "backward" in question:
-        d_out = array("num_heads", rows, size["value_dim"])
-        out, gradients = frame.gradients(served.function, arguments, served.inputs, d_out)
-        result = [out]
-    else:
-        result = frame.call(served.function, arguments)
-        wanted = 1 + ("lse" in question) + ("weights" in question)
-        if wanted > 1 and (not isinstance(result, (tuple, list)) or len(result) != wanted):
-            raise Stop(f"error {target} was asked for {wanted} results and returned "
-                       f"{type(result).__name__}")
-        result = list(result) if wanted > 1 else [result]
-    check(result[0], out_shape)
-    if "lse" in question:
-        found = frame.describe(result[1])
-        if found is None or found[0] != (batch, size["num_heads"], rows):
-            raise Stop(f"error {target} must return lse of shape "
-                       f"{[batch, size['num_heads'], rows]}")
-    if "weights" in question:
-        check(result[-1], (batch, size["num_heads"], rows, keys), "A")
-    changed = any(frame.snapshot(arguments[name]) != data for name, data in zip(watched, before))
-    numbers = b"".join(frame.bytes(value) for value in [*result, *gradients])
-    return b"ok%s bytes=%d\n" % (b" inputs_changed=1" if changed else b"", len(numbers)) + numbers
-
-
-def head(served, question, payload):
-    batch, seq_len, model_dim, head_dim = (int(question[key]) for key in (
-        "batch", "seq_len", "model_dim", "head_dim"))
-    cut = 4 * batch * seq_len * model_dim
-    width = 4 * head_dim * model_dim
-    arguments = served.options(question)
-    x, *weights = served.inputs
-    arguments[x] = frame.array(payload[:cut], (batch, seq_len, model_dim))
-    for at, name in enumerate(weights):
-        data = payload[cut + at * width:cut + (at + 1) * width]
-        arguments[name] = frame.array(data, (head_dim, model_dim))
-    result = frame.call(served.function, arguments)
-    both = isinstance(result, (tuple, list))
-    if both and len(result) != 2:
-        raise Stop(f"error {target} returned {len(result)} results; it must be out or (out, A)")
-    check(result[0] if both else result, (batch, seq_len, head_dim))
-    if both:
-        check(result[1], (batch, seq_len, seq_len), "A")
-    numbers = b"".join(frame.bytes(value) for value in (result if both else [result]))
-    return b"ok%s bytes=%d\n" % (b" weights=1" if both else b"", len(numbers)) + numbers
-
-
-def send(reply):
-    replies.write(reply)
-    replies.flush()
-
-
-def sentence(text):
-    send(text.replace("\n", " ").encode("ascii", "replace") + b"\n")
-
-
-def serve():
-    served = None
-    answer = attend if kind == "attention" else head
-    for line in questions:
-        word, *tokens = line.decode().split()
-        if word == "hello":
-            served = Callable(load())
-            sentence(served.hello())
-            continue
-        question = dict(token.split("=", 1) for token in tokens)
-        payload = questions.read(int(question["bytes"]))
-        try:
-            reply = answer(served, question, payload)
-        except Stop as stop:
-            sentence(str(stop))
-        except NotImplementedError as exception:
-            sentence(f"unsupported {target} raised {shown(exception)}")
-        except Exception as exception:
-            sentence(f"error {target} raised {shown(exception)}")
+        gradients = []
+        if "backward" in question:
+            d_out = array("num_heads", rows, size["value_dim"])
+            out, gradients = frame.gradients(self, arguments, self.inputs, d_out)
+            result = [out]
         else:
-            send(reply)
+            result = frame.call(self.function, arguments)
+            wanted = 1 + ("lse" in question) + ("weights" in question)
+            if wanted > 1 and (not isinstance(result, (tuple, list)) or len(result) != wanted):
+                raise Stop(f"error {self.target} was asked for {wanted} results and returned "
+                           f"{type(result).__name__}")
+            result = list(result) if wanted > 1 else [result]
+        self.check(result[0], out_shape)
+        if "lse" in question:
+            found = frame.describe(result[1])
+            if found is None or found[0] != (batch, size["num_heads"], rows):
+                raise Stop(f"error {self.target} must return lse of shape "
+                           f"{[batch, size['num_heads'], rows]}")
+        if "weights" in question:
+            self.check(result[-1], (batch, size["num_heads"], rows, keys), "A")
+        changed = any(frame.snapshot(arguments[name]) != data
+                      for name, data in zip(watched, before))
+        numbers = b"".join(frame.bytes(value) for value in [*result, *gradients])
+        return (b"ok%s bytes=%d\n" % (b" inputs_changed=1" if changed else b"", len(numbers))
+                + numbers)
+
+    def head(self, question, payload):
+        batch, seq_len, model_dim, head_dim = (int(question[key]) for key in (
+            "batch", "seq_len", "model_dim", "head_dim"))
+        cut = 4 * batch * seq_len * model_dim
+        width = 4 * head_dim * model_dim
+        frame = self.frame
+        arguments = self.options(question)
+        x, *weights = self.inputs
+        arguments[x] = frame.array(payload[:cut], (batch, seq_len, model_dim))
+        for at, name in enumerate(weights):
+            data = payload[cut + at * width:cut + (at + 1) * width]
+            arguments[name] = frame.array(data, (head_dim, model_dim))
+        result = frame.call(self.function, arguments)
+        both = isinstance(result, (tuple, list))
+        if both and len(result) != 2:
+            raise Stop(f"error {self.target} returned {len(result)} results; it must be out or "
+                       "(out, A)")
+        self.check(result[0] if both else result, (batch, seq_len, head_dim))
+        if both:
+            self.check(result[1], (batch, seq_len, seq_len), "A")
+        numbers = b"".join(frame.bytes(value) for value in (result if both else [result]))
+        return b"ok%s bytes=%d\n" % (b" weights=1" if both else b"", len(numbers)) + numbers
 
 
-threading.Thread(target=leave_with_the_checker, daemon=True).start()
-try:
-    frame = {"numpy": Numpy, "torch": Torch, "jax": Jax}[framework]()
-    if kind == "head" and dtype == "float64":
-        raise Stop("a whole head is asked in float32, float16 or bfloat16")
-    serve()
-except ModuleNotFoundError as exception:
-    questions.readline()
-    sentence(f"error {sys.executable} has no module {exception.name}; install it there, or name "
-             "another interpreter with --python")
-except Stop as stop:
-    sentence(f"error {stop}")
+def as_line(text):
+    return text.replace("\n", " ").encode("ascii", "replace") + b"\n"
+
+
+def leave_with_the_checker(questions):
+    """Whoever asked may be gone while the callable hangs; then nobody else would end it."""
+    import select
+    import time
+    poll = select.poll()
+    poll.register(questions.fileno(), 0)
+    poll.poll()
+    time.sleep(2)
+    os._exit(1)
+
+
+def serve(kind, target, *rest):
+    import threading
+    # Threads of OpenMP that spin while they wait would slow a busy machine down by orders of
+    # magnitude.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # What the callable prints must not get between the replies.
+    questions = os.fdopen(os.dup(0), "rb")
+    replies = os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    threading.Thread(target=leave_with_the_checker, args=[questions], daemon=True).start()
+
+    server = refusal = None
+    for line in questions:
+        sizes = [token[6:] for token in line.split() if token.startswith(b"bytes=")]
+        payload = questions.read(int(sizes[0])) if sizes else b""
+        if not server and not refusal:
+            try:
+                server = Server(load(target), target, kind, *rest, own_process=True)
+            except ModuleNotFoundError as exception:
+                refusal = (f"error {sys.executable} has no module {exception.name}; install it "
+                           "there, or name another interpreter with --python")
+            except Stop as stop:
+                refusal = f"error {stop}"
+        replies.write(as_line(refusal) if refusal else server.answer(line + payload))
+        replies.flush()
+
+
+if __name__ == "__main__":
+    serve(*sys.argv[1:7])

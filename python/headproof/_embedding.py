@@ -1,0 +1,35 @@
+"""Rows of a table by their numbers."""
+
+from typing import Any
+
+import numpy as np
+
+
+def embedding(input: Any, weight: Any) -> Any:
+    """weight[input]: the vectors of ids, as torch.nn.functional.embedding gives them.
+
+    Args:
+        input: integers of any shape [...], each from 0 to num_embeddings - 1.
+        weight: [num_embeddings, dim]; Generator.randn(num_embeddings, dim) draws it as
+            torch.nn.Embedding does.
+
+    Returns:
+        [..., dim], an array of weight's library and dtype.
+
+    Raises:
+        ValueError: names the first id that is out of range; a negative one does not count from the
+            end.
+        TypeError: ids are no integers.
+    """
+    ids = np.asarray(input)
+    if ids.dtype.kind not in "iu":
+        raise TypeError(f"input holds {ids.dtype}; ids are integers")
+    if len(weight.shape) != 2:
+        raise ValueError(
+            f"weight has shape {list(weight.shape)}; it must be [num_embeddings, dim]")
+    count = int(weight.shape[0])
+    outside = np.argwhere((ids < 0) | (ids >= count))
+    if len(outside):
+        place = tuple(int(at) for at in outside[0])
+        raise ValueError(f"input{list(place)} is {ids[place]}; weight has rows 0 to {count - 1}")
+    return weight[ids]

@@ -1,0 +1,62 @@
+// Work outside of the GIL that Ctrl-C can stop.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <tbb/task_arena.h>
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "headproof/attention.h"
+
+namespace headproof::python {
+
+/// Looks for signals now and then, in the thread that called; attention's `progress`.
+class Signals {
+ public:
+  /// The callback for options; false once a signal's handler has raised.
+  auto progress() {
+    return [this](double) { return go_on(); };
+  }
+  /// Raises what the handler has raised.
+  void raise() const {
+    if (raised_) throw nanobind::python_error();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds pause{50};
+
+  bool go_on() {
+    if (std::this_thread::get_id() != caller_ || Clock::now() < next_) return true;
+    const nanobind::gil_scoped_acquire gil;
+    raised_ = raised_ || PyErr_CheckSignals() != 0;
+    next_ = Clock::now() + pause;
+    return !raised_;
+  }
+
+  const std::thread::id caller_ = std::this_thread::get_id();
+  Clock::time_point next_ = Clock::now() + pause;
+  bool raised_ = false;
+};
+
+/// Runs work() -> Status without the GIL, on so many threads (0: as many as there are), and raises
+/// what went wrong.
+template <class Work>
+void run_outside(int threads, const Signals& signals, const Work& work) {
+  Status done = std::monostate();
+  {
+    const nanobind::gil_scoped_release outside;
+    if (threads > 0) {
+      tbb::task_arena arena(threads);
+      arena.execute([&] { done = work(); });
+    } else {
+      done = work();
+    }
+  }
+  signals.raise();
+  if (!done) throw nanobind::value_error(done.error().message.c_str());
+}
+
+}  // namespace headproof::python
