@@ -86,9 +86,9 @@ struct TheoremReport {
   bool expected = false;     ///< violated and listed as known; `why` says why
 };
 
-/// Something that a subject's declaration allows and that it failed at when it was tried.
+/// What a subject's declaration allows and it failed at when it was tried.
 struct Declined {
-  std::string what;  ///< "mask", "head_dim 17", "length 3"
+  std::string what;  ///< "mask", "head_dim 17, length 3"
   Refusal refusal;
 };
 

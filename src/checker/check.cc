@@ -134,13 +134,14 @@ std::optional<TheoremReport> fault_of_declaration(const Report& report,
     }
     fault.why += (fault.why.empty() ? "" : "; ") + said;
   };
+  if (silent) add(*silent, "it answers no plain question: " + silent->why);
   for (const Declined& declined : report.declined) {
+    if (silent) break;
     const auto kind = declined.refusal.kind;
     if (kind == Refusal::Kind::crashed || kind == Refusal::Kind::timed_out) {
       add(declined.refusal, "asked for " + declined.what + ": " + declined.refusal.why);
     }
   }
-  if (silent) add(*silent, "it answers no plain question: " + silent->why);
   if (fault.why.empty()) return std::nullopt;
   return fault;
 }

@@ -131,7 +131,7 @@ TEST(CheckHead, AHeadWithoutAnAnswerIsAVerdict) {
   const Report report = check_head(Silent(), 0);
   ASSERT_EQ(report.theorems.size(), 1U);
   EXPECT_EQ(report.theorems[0].outcome, Outcome::crashed);
-  EXPECT_EQ(report.theorems[0].why, "no answer today");
+  EXPECT_EQ(report.theorems[0].why, "it answers no plain question: no answer today");
 }
 
 TEST(HeadAdapter, GivesTheBitsOfAttentionAndRefusesTheRest) {

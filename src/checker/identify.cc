@@ -145,9 +145,19 @@ class Prober {
     AttentionReply answer = reply(problem);
     auto* refusal = std::get_if<Refusal>(&answer);
     if (refusal != nullptr && refusal->kind != Refusal::Kind::unsupported) {
-      probed_.declined.push_back({std::move(what), std::move(*refusal)});
+      decline(std::move(what), std::move(*refusal));
     }
     return refusal == nullptr;
+  }
+
+  /// What fails alike in turn is told together.
+  void decline(std::string what, Refusal refusal) {
+    std::vector<Declined>& all = probed_.declined;
+    if (!all.empty() && all.back().refusal.why == refusal.why) {
+      all.back().what += ", " + what;
+    } else {
+      all.push_back({std::move(what), std::move(refusal)});
+    }
   }
 
   bool accepts(std::string what, Index head_dim, Index length) {
@@ -179,6 +189,7 @@ class Prober {
     }
     std::optional<Refusal> first;
     std::optional<Clock::time_point> start;
+    int crashes = 0;
     for (Index head_dim : dims) {
       for (Index length : lengths) {
         for (bool causal : {true, false}) {
@@ -187,10 +198,15 @@ class Prober {
           AttentionReply answer = reply(gaussian(domain, base_.sizes(), causal));
           auto* refusal = std::get_if<Refusal>(&answer);
           if (refusal == nullptr) return std::nullopt;
-          if (!first) first = std::move(*refusal);
-          // A process that ends or hangs at once will do so again.
-          const bool ends =
-              first->kind == Refusal::Kind::timed_out || first->kind == Refusal::Kind::crashed;
+          if (!first) first = *refusal;
+          // One that hangs at once will do so again, and one that ends again and again too.
+          const bool crashed = refusal->kind == Refusal::Kind::crashed;
+          const bool ends = first->kind == Refusal::Kind::timed_out || (crashed && ++crashes == 6);
+          if (crashed) {
+            decline("length " + std::to_string(length) + " with head_dim " +
+                        std::to_string(head_dim) + (causal ? "" : " without causality"),
+                    std::move(*refusal));
+          }
           if (!start) start = Clock::now();
           if (ends || since(*start) > 10) return first;
         }

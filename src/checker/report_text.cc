@@ -48,14 +48,11 @@ std::string conventions_text(const Conventions& conventions, const Paint& paint)
   return text;
 }
 
-/// What it failed at, those that failed alike in one sentence.
 std::string declined_text(const std::vector<Declined>& all, const Paint& paint) {
   std::string text;
-  for (auto it = all.begin(); it != all.end();) {
-    std::string what = it->what;
-    const std::string& why = it->refusal.why;
-    for (++it; it != all.end() && it->refusal.why == why; ++it) what += ", " + it->what;
-    text += labelled(text.empty() ? "fails at" : "", what + ": " + on_one_line(why), paint);
+  for (const auto& [what, refusal] : all) {
+    const std::string_view label = text.empty() ? "fails at" : "";
+    text += labelled(label, what + ": " + on_one_line(refusal.why), paint);
   }
   return text;
 }
