@@ -168,9 +168,9 @@ def first(result):
 
 
 def shown(exception):
-    """The exception in one line: its type and the last line of its message."""
+    """The exception in one line: its type and the first line of its message."""
     lines = [line for line in str(exception).strip().splitlines() if line.strip()]
-    return f"{type(exception).__name__}: {lines[-1].strip()}" if lines else type(exception).__name__
+    return f"{type(exception).__name__}: {lines[0].strip()}" if lines else type(exception).__name__
 
 
 def load(target):
