@@ -150,6 +150,7 @@ std::vector<Change> changes_of(const AttentionProblem& problem, const Domain& do
   drop(&AttentionProblem::d_out);
   drop(&AttentionProblem::want_lse);
   drop(&AttentionProblem::want_weights);
+  drop(&AttentionProblem::strided_channels);
   drop(&AttentionProblem::strided);
   drop(&AttentionProblem::threads);
   drop(&AttentionProblem::decode);

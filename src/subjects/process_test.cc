@@ -127,7 +127,7 @@ void expect_same(const Tensor<double, Rank>& a, const Tensor<double, Rank>& b) {
 
 /// Every option once, and all results that `fused` gives.
 std::vector<AttentionProblem> problems_with_options() {
-  std::vector<AttentionProblem> all(8, draw(3, 5, 4, 2, 4, 2));
+  std::vector<AttentionProblem> all(9, draw(3, 5, 4, 2, 4, 2));
   all[0].causal = Causal::bottom_right;
   all[0].scale = 0.1;
   all[1].query_offset = 1;
@@ -147,6 +147,7 @@ std::vector<AttentionProblem> problems_with_options() {
   all[7].v.data()[3] = std::numeric_limits<float>::quiet_NaN();
   all[7].v.data()[4] = std::numeric_limits<float>::infinity();
   all[7].v.data()[5] = -0.0F;
+  all[8].strided = all[8].strided_channels = true;
   return all;
 }
 

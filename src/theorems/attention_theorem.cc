@@ -36,6 +36,7 @@ int extras(const AttentionProblem& p, const Domain& domain) {
                        !p.key_length.empty(),
                        p.threads != 0,
                        p.strided,
+                       p.strided && p.strided_channels,
                        p.decode,
                        p.want_lse,
                        p.want_weights,

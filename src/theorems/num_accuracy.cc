@@ -36,7 +36,7 @@ Sizes planned_sizes(Draw& draw) {
     set_length(lengths[turn % lengths.size()]);
     if (turn == 6 && has.has(Feature::rectangular)) {
       sizes.seq_len_q = draw.length(8);
-      sizes.seq_len_k = draw.length(512 + draw.below(589));
+      sizes.seq_len_k = draw.length(513 + draw.below(588));
     }
     sizes.batch = sizes.num_heads = sizes.num_kv_heads = 1;
     sizes.head_dim = sizes.value_dim = draw.dim(1 + draw.below(4));

@@ -146,7 +146,11 @@ void add_options(Draw& draw, AttentionProblem& problem) {
       {Feature::query_offset, add_query_offset},
       {Feature::lse, [](Draw&, AttentionProblem& p) { p.want_lse = true; }},
       {Feature::weights, [](Draw&, AttentionProblem& p) { p.want_weights = true; }},
-      {Feature::strides, [](Draw&, AttentionProblem& p) { p.strided = true; }},
+      {Feature::strides,
+       [](Draw& d, AttentionProblem& p) {
+         p.strided = true;
+         p.strided_channels = d.case_number % 3 == 2;
+       }},
       {Feature::backward, add_d_out},
       {Feature::threads,
        [](Draw& d, AttentionProblem& p) {

@@ -155,7 +155,8 @@ AttentionTheorem num_strides() {
       .id = "num-strides",
       .title = "How the inputs lie in memory does not matter",
       .statement = R"(Inputs with their axes in another order and gaps between rows give the out )"
-                   R"(of dense ones. The gaps hold NaN.)",
+                   R"(of dense ones, and so do inputs with their channels back to front and gaps )"
+                   R"(between them. The gaps hold NaN.)",
       .bound = twice,
       .claim = Claim::bounded,
       .needs = {Feature::strides},
@@ -164,6 +165,7 @@ AttentionTheorem num_strides() {
           [](Draw& draw) {
             AttentionProblem problem = draw_plain(draw);
             problem.strided = true;
+            problem.strided_channels = draw.chance(3);
             if (draw.case_number >= 12 && draw.chance(3)) hide_keys(draw, problem);
             return problem;
           },
