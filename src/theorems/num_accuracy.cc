@@ -32,9 +32,9 @@ Sizes planned_sizes(Draw& draw) {
     constexpr std::array<Index, 6> lengths = {15, 17, 7, 8, 9, 16};
     set_length(lengths[(turn - 1) % lengths.size()]);
   } else if (draw.regime == "long") {
-    constexpr std::array<Index, 7> lengths = {127, 128, 129, 255, 256, 257, 350};
+    constexpr std::array<Index, 7> lengths = {127, 128, 129, 350, 255, 256, 257};
     set_length(lengths[turn % lengths.size()]);
-    if (turn == 6 && has.has(Feature::rectangular)) {
+    if (turn == 3 && has.has(Feature::rectangular)) {
       sizes.seq_len_q = draw.length(8);
       sizes.seq_len_k = draw.length(513 + draw.below(588));
     }
