@@ -99,6 +99,7 @@ struct AttentionProblem {
   /// How q, k and v lie in memory: dense, or with unused numbers between rows and heads and axes
   /// in another order. What the memory between them holds is NaN.
   bool strided = false;
+  bool strided_channels = false;  ///< where strided: channels too, back to front and apart
   /// Ask the subject's own path for decoding: the queries are the last tokens, one call each.
   bool decode = false;
 

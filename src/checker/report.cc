@@ -154,7 +154,7 @@ std::string problem_text(const AttentionProblem& problem) {
     append(options, (b == 0 ? "key_length " : "") + std::to_string(problem.key_length[b]));
   }
   if (problem.threads > 0) append(options, counted(problem.threads, "thread", "threads"));
-  if (problem.strided) append(options, "strided");
+  if (problem.strided) append(options, problem.strided_channels ? "all strided" : "strided");
   if (problem.decode) append(options, "decode");
   if (problem.want_lse) append(options, "with lse");
   if (problem.want_weights) append(options, "with A");

@@ -81,6 +81,7 @@ json problem_json(const AttentionProblem& problem) {
           {"key_length", problem.key_length},
           {"threads", problem.threads},
           {"strided", problem.strided},
+          {"strided_channels", problem.strided && problem.strided_channels},
           {"decode", problem.decode},
           {"d_out", optional_json(problem.d_out)}};
 }

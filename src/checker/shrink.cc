@@ -82,6 +82,14 @@ std::vector<Axis<AttentionProblem>> axes_of(const AttentionProblem& problem, con
                       }});
     }
   };
+  // A fault that takes many keys may show in one query; where few will do, as many queries as keys
+  // are easier to follow.
+  const bool square = problem.seq_len_q() == problem.seq_len_k(), many = problem.seq_len_k() > 16;
+  const bool may_differ = domain.features.has(Feature::rectangular);
+  if (many && may_differ) {
+    add_lengths(problem.seq_len_q(), remove_queries, 1);
+    add_lengths(problem.seq_len_k(), remove_keys, -1);
+  }
   add_lengths(
       std::min(problem.seq_len_q(), problem.seq_len_k()),
       [](AttentionProblem& p, Index first, Index count) {
@@ -89,8 +97,7 @@ std::vector<Axis<AttentionProblem>> axes_of(const AttentionProblem& problem, con
         remove_keys(p, first, count);
       },
       0);
-  const bool square = problem.seq_len_q() == problem.seq_len_k();
-  if (!square || (problem.query_offset && domain.features.has(Feature::rectangular))) {
+  if (!many && (!square || (problem.query_offset && may_differ))) {
     add_lengths(problem.seq_len_k(), remove_keys, -1);
     add_lengths(problem.seq_len_q(), remove_queries, 1);
   }
@@ -150,6 +157,7 @@ std::vector<Change> changes_of(const AttentionProblem& problem, const Domain& do
   drop(&AttentionProblem::d_out);
   drop(&AttentionProblem::want_lse);
   drop(&AttentionProblem::want_weights);
+  drop(&AttentionProblem::strided_channels);
   drop(&AttentionProblem::strided);
   drop(&AttentionProblem::threads);
   drop(&AttentionProblem::decode);

@@ -109,6 +109,29 @@ std::vector<AttentionMutant> mutants_of_loops() {
                 }
               }
             }}},
+      {{"last-key-of-128-dropped",
+        "of a number of keys that 128 divides, the last is dropped",
+        {"num-accuracy"},
+        {128, 2, "other numbers of keys are right"}},
+       {.mask = seen_where([](const Row& row, Index j) {
+          return row.keys == 0 || row.keys % 128 != 0 || j + 1 < row.keys;
+        })}},
+      {{"keys-beyond-512",
+        "keys from the 513th on are not seen",
+        {"num-accuracy"},
+        {513, 2, "512 keys are right"}},
+       {.mask = seen_where([](const Row&, Index j) { return j < 512; })}},
+      {{"half-block-of-channels-dropped",
+        "with more than 16 channels, scores leave out the last 8 that fill no block of 16",
+        {"num-accuracy"},
+        {4, 40, "24 channels are the fewest that show it"}},
+       {.prepare =
+            [](AttentionProblem& problem) {
+              const Index dim = problem.head_dim();
+              for (Index at = 0; dim > 16 && dim % 16 == 8 && at < problem.q.size(); ++at) {
+                if (at % dim >= dim - 8) problem.q.data()[at] = 0;
+              }
+            }}},
       {{"odd-channel-ignored",
         "with an odd head_dim above 1, scores leave out the last channel",
         {"num-accuracy"},

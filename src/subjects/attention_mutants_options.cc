@@ -1,11 +1,14 @@
 // Scales, windows, softcaps, lengths, biases and heads that are read wrongly.
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <utility>
 
 #include "subjects/attention_mutants.h"
+#include "subjects/rounded.h"
 
 namespace headproof {
 namespace {
@@ -80,6 +83,18 @@ std::vector<AttentionMutant> mutants_of_options() {
           if (!row.problem.scale) return;
           row.scale /= std::sqrt(static_cast<float>(row.problem.head_dim()));
         })}},
+      {{"scale-in-bfloat16", "a scale of the caller's is rounded to bfloat16", {"num-options"}},
+       {.place = placed([](Row& row) {
+          if (row.problem.scale) row.scale = rounded(row.scale, Dtype::bfloat16);
+        })}},
+      {{"scale-of-padded-channels",
+        "with more than 64 channels, the scale is that of the next power of two",
+        {"num-accuracy"},
+        {4, 80, "64 channels and fewer are right"}},
+       {.place = scaled_by([](const Row& row) {
+          const auto dim = static_cast<std::uint64_t>(row.problem.head_dim());
+          return 1 / std::sqrt(static_cast<double>(dim > 64 ? std::bit_ceil(dim) : dim));
+        })}},
       {{"offset-ignored", "query_offset is ignored", {"num-options"}},
        {.prepare = [](AttentionProblem& problem) { problem.query_offset.reset(); }}},
       {{"offset-twice", "query_offset is added twice", {"num-options"}},
@@ -90,6 +105,13 @@ std::vector<AttentionMutant> mutants_of_options() {
         })}},
       {{"window-ignored", "the window is ignored", {"num-window"}},
        {.prepare = [](AttentionProblem& problem) { problem.window.reset(); }}},
+      {{"window-ignored-without-causal",
+        "without the causal mask the window is ignored",
+        {"num-window"}},
+       {.prepare =
+            [](AttentionProblem& problem) {
+              if (problem.causal == Causal::none) problem.window.reset();
+            }}},
       {{"window-at-the-end",
         "the window is that of the last query for all of them",
         {"num-window"}},
@@ -110,6 +132,11 @@ std::vector<AttentionMutant> mutants_of_options() {
             }}},
       {{"softcap-ignored", "the softcap is ignored", {"num-softcap"}},
        {.prepare = [](AttentionProblem& problem) { problem.softcap = 0; }}},
+      {{"large-softcap-ignored", "a softcap above 25 is ignored", {"num-softcap"}},
+       {.prepare =
+            [](AttentionProblem& problem) {
+              if (problem.softcap > 25) problem.softcap = 0;
+            }}},
       {{"softcap-not-multiplied",
         "the hyperbolic tangent of the softcap is not multiplied by the cap",
         {"num-softcap"}},
@@ -164,6 +191,13 @@ std::vector<AttentionMutant> mutants_of_options() {
             }}},
       {{"key-length-ignored", "padding is seen", {"num-options", "num-poison"}},
        {.prepare = [](AttentionProblem& problem) { problem.key_length.clear(); }}},
+      {{"key-length-ignored-at-the-corner",
+        "with the causal mask from the bottom right, padding is seen",
+        {"num-options"}},
+       {.prepare =
+            [](AttentionProblem& problem) {
+              if (problem.causal == Causal::bottom_right) problem.key_length.clear();
+            }}},
       {{"values-tiled",
         "where heads share keys, query head h reads the keys of one head and the values of another",
         {"num-grouped-heads", "num-accuracy"}},
@@ -176,6 +210,29 @@ std::vector<AttentionMutant> mutants_of_options() {
        {.place = placed([](Row& row) {
           if (row.problem.num_kv_heads() < row.problem.num_heads()) row.kv_head = 0;
         })}},
+      {{"kv-heads-wrapped", "head 8 of the keys is read at 0, and so on", {"num-accuracy"}},
+       {.place = placed([](Row& row) { row.kv_head %= 8; })}},
+      {{"groups-of-4-shifted",
+        "where four query heads or more share keys, the last of them read those of the next",
+        {"num-grouped-heads"}},
+       {.place = placed([](Row& row) {
+          const Index kv_heads = row.problem.num_kv_heads();
+          const Index group = row.problem.num_heads() / kv_heads;
+          if (group >= 4) row.kv_head = std::min(kv_heads - 1, (row.h + 1) / group);
+        })}},
+      {{"channel-strides-ignored",
+        "values are read as if their channels were dense",
+        {"num-strides"}},
+       {.prepare =
+            [](AttentionProblem& problem) {
+              const Index dim = problem.value_dim();
+              if (!problem.strided || !problem.strided_channels) return;
+              for (Index at = 0; at < problem.v.size(); ++at) {
+                if (at % dim != 0) {
+                  problem.v.data()[at] = std::numeric_limits<float>::quiet_NaN();
+                }
+              }
+            }}},
       {{"strides-ignored", "strides are ignored", {"num-strides"}},
        {.prepare =
             [](AttentionProblem& problem) {

@@ -69,12 +69,16 @@ Tensor<To, Rank> converted(const Tensor<From, Rank>& tensor) {
 template <class Scalar>
 class Placed {
  public:
-  Placed(const Tensor<float, 4>& tensor, bool strided) {
+  Placed(const Tensor<float, 4>& tensor, const AttentionProblem& problem) {
     const auto [b, h, t, c] = tensor.shape();
-    if (strided) {  // heads inside positions, and a gap of NaN behind each row
-      memory_.assign(static_cast<std::size_t>(b * t * h * (c + 3) + 1),
+    if (problem.strided) {  // heads inside positions, and a gap of NaN behind each row
+      const bool apart = problem.strided_channels;  // one behind each channel, the last one first
+      const Index width = (apart ? 2 : 1) * c + 3;
+      memory_.assign(static_cast<std::size_t>(b * t * h * width + 1),
                      std::numeric_limits<Scalar>::quiet_NaN());
-      view = {memory_.data() + 1, tensor.shape(), {t * h * (c + 3), c + 3, h * (c + 3), 1}};
+      view = {memory_.data() + (apart ? 2 * std::max<Index>(c, 1) - 1 : 1),
+              tensor.shape(),
+              {t * h * width, width, h * width, apart ? -2 : 1}};
     } else {
       memory_.resize(static_cast<std::size_t>(tensor.size()));
       view = {memory_.data(), tensor.shape()};
@@ -112,8 +116,7 @@ class Builtin final : public AttentionSubject {
             attention_error(problem.q.shape(), problem.k.shape(), problem.v.shape(), options)) {
       return Refusal{Refusal::Kind::failed, error->message};
     }
-    const Placed<Scalar> q(problem.q, problem.strided), k(problem.k, problem.strided),
-        v(problem.v, problem.strided);
+    const Placed<Scalar> q(problem.q, problem), k(problem.k, problem), v(problem.v, problem);
     AttentionAnswer answer;
     if (way_ == Way::reference) {
       const auto stages = attention_reference<Scalar>(q.view, k.view, v.view, options);

@@ -66,18 +66,19 @@ double load(int dtype, const unsigned char* place) {
 }
 
 Guarded::Guarded(std::string name, const std::array<Index, 4>& shape, int dtype, bool heads_inside,
-                 Index gap)
+                 Index gap, bool apart)
     : shape_(shape), dtype_(dtype), name_(std::move(name)) {
   const auto [batch, heads, rows, channels] = shape;
-  const Index width = channels + gap;
-  strides_ = heads_inside ? std::array<Index, 4>{rows * heads * width, width, heads * width, 1}
-                          : std::array<Index, 4>{heads * rows * width, rows * width, width, 1};
+  const Index width = (apart ? 2 : 1) * channels + gap, step = apart ? -2 : 1;
+  strides_ = heads_inside ? std::array<Index, 4>{rows * heads * width, width, heads * width, step}
+                          : std::array<Index, 4>{heads * rows * width, rows * width, width, step};
   const Index size = batch * heads * rows * width * size_of(dtype);
   // Wide enough for a write that is off by a row, a head or a whole tensor.
   zone_ = 4096 + std::min<Index>(size, 1 << 20) / 64 * 64;
   size_ = size;
   bytes_.assign(static_cast<std::size_t>(2 * zone_ + size), blank);
   if (gap > 0) offset_ = size_of(dtype);  // a row does not begin where a cache line does
+  if (apart) offset_ += 2 * std::max<Index>(channels - 1, 0) * size_of(dtype);
 }
 
 std::optional<std::string> Guarded::trespass() const {

@@ -24,9 +24,10 @@ double load(int dtype, const unsigned char* place);
 class Guarded {
  public:
   /// A tensor of that shape, [batch, heads, rows, channels]; `heads_inside`: in memory
-  /// [batch, rows, heads, channels]; `gap`: so many numbers behind each row are no part of it.
+  /// [batch, rows, heads, channels]; `gap`: so many numbers behind each row are no part of it;
+  /// `apart`: nor is one behind each channel, and the last channel comes first.
   Guarded(std::string name, const std::array<Index, 4>& shape, int dtype, bool heads_inside,
-          Index gap);
+          Index gap, bool apart = false);
 
   void* data() { return bytes_.data() + zone_ + offset_; }
   const std::array<Index, 4>& strides() const { return strides_; }

@@ -127,7 +127,7 @@ void expect_same(const Tensor<double, Rank>& a, const Tensor<double, Rank>& b) {
 
 /// Every option once, and all results that `fused` gives.
 std::vector<AttentionProblem> problems_with_options() {
-  std::vector<AttentionProblem> all(8, draw(3, 5, 4, 2, 4, 2));
+  std::vector<AttentionProblem> all(9, draw(3, 5, 4, 2, 4, 2));
   all[0].causal = Causal::bottom_right;
   all[0].scale = 0.1;
   all[1].query_offset = 1;
@@ -147,6 +147,7 @@ std::vector<AttentionProblem> problems_with_options() {
   all[7].v.data()[3] = std::numeric_limits<float>::quiet_NaN();
   all[7].v.data()[4] = std::numeric_limits<float>::infinity();
   all[7].v.data()[5] = -0.0F;
+  all[8].strided = all[8].strided_channels = true;
   return all;
 }
 
@@ -774,10 +775,42 @@ TEST_F(Recordings, AreJudgedByWhatTheyHold) {
   };
   EXPECT_EQ(outcome(right, "num-accuracy"), Outcome::holds);
   EXPECT_EQ(outcome(right, "prop-5.1"), Outcome::unsupported);
+  EXPECT_EQ(outcome(right, "cor-3.2"), Outcome::holds);
+  for (const char* id : {"num-history", "num-determinism"}) {
+    EXPECT_EQ(outcome(right, id), Outcome::unsupported) << id;
+  }
   answer.out(1, 1, 2, 3) += 0.01;
   save("out", narrowed(answer.out));
   const Report wrong = check(*open(name()));
   EXPECT_EQ(outcome(wrong, "num-accuracy"), Outcome::violated);
+}
+
+TEST_F(Recordings, AreJudgedByTheWeightsThatTheyShow) {
+  AttentionProblem asked = problem;
+  asked.want_weights = true;
+  const Tensor<double, 4> right =
+      *std::get<AttentionAnswer>(builtin_attention("float64")->attend(asked)).weights;
+  const std::vector<std::string> ids = {"prop-3.1", "cor-3.2", "prop-5.1"};
+  const auto violated = [&](const Tensor<double, 4>& A) {
+    save("A", narrowed(A));
+    CheckOptions chosen;
+    chosen.theorems = ids;
+    std::string list;
+    for (const auto& theorem : check(*open(name()), chosen).theorems) {
+      EXPECT_TRUE(theorem.outcome == Outcome::holds || theorem.outcome == Outcome::violated)
+          << theorem.id << ": " << theorem.why;
+      if (theorem.outcome == Outcome::violated) list += theorem.id + " ";
+    }
+    return list;
+  };
+  EXPECT_EQ(violated(right), "");
+  EXPECT_EQ(violated(Tensor<double, 4>(right.shape())), "prop-3.1 cor-3.2 ");
+  Tensor<double, 4> future = right;
+  future(0, 0, 0, 1) = 1e-30;
+  EXPECT_EQ(violated(future), "prop-5.1 ");
+  Tensor<double, 4> other = right;
+  std::swap(other(0, 0, 2, 0), other(0, 0, 2, 1));
+  EXPECT_EQ(violated(other), "cor-3.2 ");
 }
 
 TEST_F(Recordings, AnswerNothingElse) {

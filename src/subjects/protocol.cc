@@ -278,7 +278,7 @@ std::string format_question(const AttentionProblem& p, const Domain& domain) {
                                              {static_cast<Index>(p.key_length.size())}));
   }
   if (p.threads > 0) line += token("threads", p.threads);
-  if (p.strided) line += token("strided", 1);
+  if (p.strided) line += token("strided", p.strided_channels ? 2 : 1);
   if (p.decode) line += token("decode", 1);
   if (p.want_lse) line += token("lse", 1);
   if (p.want_weights) line += token("weights", 1);
@@ -355,6 +355,7 @@ std::optional<Error> read_options(const Line& line, AttentionProblem& problem) {
   if (threads.value_or(0) > 1 << 20) return wrong("threads", *line.find("threads"), "fewer");
   problem.threads = static_cast<int>(threads.value_or(0));
   problem.strided = line.find("strided").has_value();
+  problem.strided_channels = line.find("strided") == "2";
   problem.decode = line.find("decode").has_value();
   problem.want_lse = line.find("lse").has_value();
   problem.want_weights = line.find("weights").has_value();

@@ -31,6 +31,7 @@ void look_at_hull(const AttentionProblem& problem, const Tensor<double, 4>& out,
   std::vector<double> farthest(static_cast<std::size_t>(all.shape()[0]), -INFINITY);
   Index seen = 0;
   for (Index i = 0; i < problem.seq_len_q(); ++i) {
+    if (visible_keys(problem, i) == 0) continue;
     // Rows see more and more keys, so that each key is met once.
     for (const Index visible = visible_keys(problem, i); seen < std::min(visible, keys); ++seen) {
       for (Index c = 0; c < channels; ++c) {
@@ -67,9 +68,9 @@ void look_at_hull(const AttentionProblem& problem, const Tensor<double, 4>& out,
 }
 
 Verdict judge_hull(Asker& asker, const AttentionProblem& problem) {
+  if (auto none = no_numbers(problem)) return not_applicable(*none);
   Findings findings;
   Checked& hull = findings.bounded("out lies in the hull of the allowed values, every direction");
-  Checked& recomputed = findings.bounded("out is $A v$ with the $A$ that is used");
   AttentionProblem asked = problem;
   asked.want_weights = asker.has(Feature::weights);
   const AttentionAnswer answer = asker.ask(asked);
@@ -80,8 +81,18 @@ Verdict judge_hull(Asker& asker, const AttentionProblem& problem) {
       look_at_hull(problem, answer.out, b, h, oracle.kv_head(h), u, hull);
     }
   }
-  const Tensor<double, 4> A = asker.recover_A(problem);
+  std::optional<Weights> weights;
+  try {
+    weights = weights_of(asker, problem);
+  } catch (const Refused& refused) {
+    if (refused.refusal.kind != Refusal::Kind::unsupported) throw;
+    return findings.verdict();  // a recording without A
+  }
+  const Tensor<double, 4>& A = weights->A;
+  Checked& recomputed = findings.bounded(weights->shown ? "out is $A v$ with the $A$ that is shown"
+                                                        : "out is $A v$ with the $A$ that is used");
   for_each_row(problem, [&](Index b, Index h, Index i) {
+    if (visible_keys(problem, i) == 0) return;
     for (Index c = 0; c < problem.value_dim(); ++c) {
       double mixed = 0, bound = oracle.out_error(b, h, i, c);
       for (Index j = 0; j < visible_keys(problem, i); ++j) {
@@ -95,7 +106,7 @@ Verdict judge_hull(Asker& asker, const AttentionProblem& problem) {
       });
     }
   });
-  if (answer.weights) {
+  if (answer.weights && !weights->shown) {
     Checked& shown = findings.bounded("the $A$ that is shown is the $A$ that is used");
     for_each_row(problem, [&](Index b, Index h, Index i) {
       for (Index j = 0; j < problem.seq_len_k(); ++j) {

@@ -9,6 +9,7 @@ namespace headproof {
 namespace {
 
 Verdict judge_positive(Asker& asker, const AttentionProblem& problem) {
+  if (auto none = no_sequence(problem)) return not_applicable(*none);
   // The last whole exponent above that of the smallest number: -103 for float32.
   const double smallest_exponent = std::ceil(std::log(roundoff_of(asker.domain.dtype).smallest));
   Findings findings;

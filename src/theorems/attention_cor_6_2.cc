@@ -37,6 +37,7 @@ AttentionProblem embedded(const AttentionProblem& tables, const std::vector<Inde
 }
 
 Verdict judge_positions_break_symmetry(Asker& asker, const AttentionProblem& tables) {
+  if (auto none = no_sequence(tables)) return not_applicable(*none);
   const Index length = tables.seq_len_q();
   if (length == 1) return not_applicable("one position has one order");
   std::vector<Index> identity, rotation;

@@ -8,6 +8,7 @@ namespace headproof {
 namespace {
 
 Verdict judge_mask_before_softmax(Asker& asker, const AttentionProblem& masked) {
+  if (auto none = no_sequence(masked)) return not_applicable(*none);
   if (masked.causal == Causal::none) return not_applicable("there is no causal mask");
   if (masked.seq_len_q() == 1) return not_applicable("one position leaves nothing to mask");
   AttentionProblem open = masked;

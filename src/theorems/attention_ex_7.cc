@@ -26,6 +26,7 @@ Index above(const std::vector<double>& values, double noise) {
 }
 
 Verdict judge_rank(Asker& asker, const AttentionProblem& problem) {
+  if (auto none = no_sequence(problem)) return not_applicable(*none);
   const Block block = unmasked_block(problem);
   if (block.columns < 2) return not_applicable("one key has no differences");
   Findings findings;

@@ -1,6 +1,7 @@
 #include "theorems/attention_lecture.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "headproof/theorems.h"
 
@@ -27,6 +28,32 @@ Sizes moderate_sizes(Draw& draw, Index longest) {
   sizes.value_dim = draw.dim(64);
   if (!draw.domain.features.has(Feature::value_dim)) sizes.head_dim = sizes.value_dim;
   return sizes;
+}
+
+Weights weights_of(Asker& asker, const AttentionProblem& problem) {
+  try {
+    return {asker.recover_A(problem)};
+  } catch (const Refused& refused) {
+    if (refused.refusal.kind != Refusal::Kind::unsupported || !asker.has(Feature::weights)) throw;
+  }
+  AttentionProblem asked = problem;
+  asked.want_weights = true;
+  return {*asker.ask(asked).weights, true};
+}
+
+std::optional<std::string> no_numbers(const AttentionProblem& problem) {
+  for (const auto* tensor : {&problem.q, &problem.k, &problem.v}) {
+    if (tensor->size() == 0) return "a size is 0";
+    if (!std::all_of(tensor->begin(), tensor->end(), [](float x) { return std::isfinite(x); })) {
+      return "not all of q, k and v is finite";
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> no_sequence(const AttentionProblem& problem) {
+  if (problem.seq_len_q() != problem.seq_len_k()) return "it is about as many queries as keys";
+  return no_numbers(problem);
 }
 
 double row_sum_error(Index n, const Roundoff& u) {

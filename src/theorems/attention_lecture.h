@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,10 +19,27 @@ AttentionTheorem lecture_theorem(std::string_view id);
 /// about `longest` positions.
 Sizes moderate_sizes(Draw& draw, Index longest = 160);
 
-/// How many keys query i may see where seq_len_q = seq_len_k.
+/// How many keys query i may see.
 inline Index visible_keys(const AttentionProblem& problem, Index i) {
-  return problem.causal == Causal::none ? problem.seq_len_k() : i + 1;
+  const Index keys = problem.seq_len_k();
+  if (problem.causal == Causal::none) return keys;
+  const Index corner = problem.causal == Causal::bottom_right ? keys - problem.seq_len_q() : 0;
+  return std::clamp<Index>(corner + i + 1, 0, keys);
 }
+
+/// The weights that a subject uses; or where it answers no other question than `problem`, as a
+/// recording does, those that it shows.
+struct Weights {
+  Tensor<double, 4> A;
+  bool shown = false;
+};
+Weights weights_of(Asker& asker, const AttentionProblem& problem);
+
+/// Why a problem is none of a sequence that attends to itself, in the finite numbers of one channel
+/// or more; nothing where it is one. What is drawn always is, what was recorded may not be.
+std::optional<std::string> no_sequence(const AttentionProblem& problem);
+/// Why q, k or v has no finite numbers to speak of; nothing where all of them have.
+std::optional<std::string> no_numbers(const AttentionProblem& problem);
 
 /// How far the sum of a row of the weights may be from 1 with n allowed keys: a running maximum
 /// over blocks of any size rescales the sum (two roundings) and the weights (one) at each key; the

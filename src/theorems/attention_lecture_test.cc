@@ -342,6 +342,38 @@ TEST(LectureForBlackBoxes, Sec45IsBrokenByAnotherScaleAndKeepsItsPositionsWhenIt
   expect_violated(near, "sec-4.5", "the kernel is");
 }
 
+/// What a recording may hold and nothing that is drawn does: sizes of 0, other lengths of queries
+/// and keys.
+TEST(LectureForBlackBoxes, EveryTheoremJudgesSizesOf0AndOtherNumbersOfKeys) {
+  const auto subject = builtin_attention("reference");
+  Domain domain = subject->domain();
+  const std::vector<std::function<void(Sizes&)>> changes = {
+      [](Sizes& s) { s.batch = 0; },     [](Sizes& s) { s.num_heads = s.num_kv_heads = 0; },
+      [](Sizes& s) { s.num_heads = 0; }, [](Sizes& s) { s.seq_len_q = 0; },
+      [](Sizes& s) { s.seq_len_k = 0; }, [](Sizes& s) { s.seq_len_q = s.seq_len_k = 0; },
+      [](Sizes& s) { s.value_dim = 0; }, [](Sizes& s) { s.head_dim = s.value_dim = 0; },
+      [](Sizes& s) { s.seq_len_k = 1; }, [](Sizes& s) { s.seq_len_k = 5; },
+  };
+  for (const AttentionTheorem& theorem : attention_theorems()) {
+    for (Causal causal : {Causal::none, Causal::top_left, Causal::bottom_right}) {
+      for (std::size_t at = 0; at < changes.size(); ++at) {
+        Sizes sizes{2, 2, 2, 3, 3, 2, 2};
+        changes[at](sizes);
+        AttentionProblem problem = Draw(domain, 1, 20, "gaussian").problem(sizes, true);
+        problem.causal = causal;
+        Asker asker(*subject, domain, {});
+        try {
+          EXPECT_NE(theorem.judge(asker, problem).outcome(), Outcome::violated)
+              << theorem.id << ", change " << at;
+        } catch (const Refused& refused) {
+          EXPECT_EQ(refused.refusal.kind, Refusal::Kind::unsupported)
+              << theorem.id << ", change " << at << ": " << refused.refusal.why;
+        }
+      }
+    }
+  }
+}
+
 TEST(LectureForBlackBoxes, Ex7IsBrokenByScoresOfMoreOrLessRank) {
   Steps table;
   table.add_to_score = [](Index i, Index j, Index) {

@@ -16,6 +16,7 @@ std::optional<double> logarithm_error(const AttentionOracle& oracle, Index b, In
 }
 
 Verdict judge_scale(Asker& asker, const AttentionProblem& problem) {
+  if (auto none = no_sequence(problem)) return not_applicable(*none);
   Findings findings;
   Checked& scores = findings.bounded("$\\ln A$ has the differences of $q k^\\top / \\sqrt{d_k}$");
   const Tensor<double, 4> A = asker.recover_A(problem);

@@ -8,12 +8,15 @@ namespace headproof {
 namespace {
 
 Verdict judge_simplex(Asker& asker, const AttentionProblem& problem) {
+  if (auto none = no_numbers(problem)) return not_applicable(*none);
   Findings findings;
   Checked& nonnegative = findings.exact("every weight is at least 0");
   Checked& row_sums = findings.bounded("every row sums to 1");
   const Roundoff u = roundoff_of(asker.domain.dtype);
-  const Tensor<double, 4> A = asker.recover_A(problem);
+  const Tensor<double, 4> A = weights_of(asker, problem).A;
   for_each_row(problem, [&](Index b, Index h, Index i) {
+    const Index visible = visible_keys(problem, i);
+    if (visible == 0) return;
     double sum = 0;
     for (Index j = 0; j < problem.seq_len_k(); ++j) {
       const double weight = A(b, h, i, j);
@@ -21,7 +24,7 @@ Verdict judge_simplex(Asker& asker, const AttentionProblem& problem) {
       nonnegative.require(weight >= 0,
                           [&] { return weight_place(b, h, i, j) + ": " + number(weight); });
     }
-    row_sums.within(std::fabs(sum - 1), row_sum_error(visible_keys(problem, i), u),
+    row_sums.within(std::fabs(sum - 1), row_sum_error(visible, u),
                     [&] { return row_place(b, h, i) + ": the row of A sums to " + number(sum); });
   });
   return findings.verdict();

@@ -14,12 +14,15 @@ namespace {
 /// Longer sequences are asked about fewer positions, and without an oracle.
 constexpr Index short_length = 20;
 
-void require_triangular(const Tensor<double, 4>& A, Checked& triangular) {
+void require_triangular(const AttentionProblem& problem, const Tensor<double, 4>& A,
+                        Checked& triangular) {
   const auto [batch, heads, rows, keys] = A.shape();
   for (Index b = 0; b < batch; ++b) {
     for (Index h = 0; h < heads; ++h) {
       for (Index i = 0; i < rows; ++i) {
-        for (Index j = i + 1; j < keys; ++j) {
+        const Index visible = visible_keys(problem, i);
+        if (visible == 0) continue;  // a convention says what is there
+        for (Index j = visible; j < keys; ++j) {
           const double weight = A(b, h, i, j);
           triangular.require(weight == 0, [b = b, h = h, i, j, weight] {
             return weight_place(b, h, i, j) + ": " + number(weight);
@@ -166,8 +169,11 @@ void look_at_gradients(Asker& asker, const AttentionProblem& problem, Findings& 
 
 Verdict judge_causal(Asker& asker, const AttentionProblem& problem) {
   if (problem.causal == Causal::none) return not_applicable("there is no causal mask");
+  if (auto none = no_numbers(problem)) return not_applicable(*none);
   Findings findings;
-  require_triangular(asker.recover_A(problem), findings.exact("$A$ is 0 above the diagonal"));
+  const Weights weights = weights_of(asker, problem);
+  require_triangular(problem, weights.A, findings.exact("$A$ is 0 above the diagonal"));
+  if (weights.shown || problem.seq_len_q() != problem.seq_len_k()) return findings.verdict();
   move_positions(asker, problem, findings);
   if (asker.has(Feature::backward) && problem.seq_len_q() <= short_length) {
     look_at_gradients(asker, problem, findings);

@@ -60,6 +60,7 @@ std::optional<double> kernel_of(const AttentionProblem& problem, Dtype dtype) {
 }
 
 Verdict judge_kernel_smoothing(Asker& asker, const AttentionProblem& problem) {
+  if (auto none = no_sequence(problem)) return not_applicable(*none);
   const auto inverse = kernel_of(problem, asker.domain.dtype);
   if (!inverse) return not_applicable("q and k are not those of a kernel between positions");
   Findings findings;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -35,12 +36,16 @@ int extras(const AttentionProblem& p, const Domain& domain) {
                        !p.key_length.empty(),
                        p.threads != 0,
                        p.strided,
+                       p.strided && p.strided_channels,
                        p.decode,
                        p.want_lse,
                        p.want_weights,
                        p.d_out.has_value()};
   const bool zero = p.q.size() == 0 || p.k.size() == 0 || p.v.size() == 0;
-  return static_cast<int>(std::count(std::begin(list), std::end(list), true)) + (zero ? 2 : 0);
+  // Whether any head_dim will do was found out up to 128.
+  const bool wide = domain.head_dims.empty() && std::max(p.head_dim(), p.value_dim()) > 128;
+  return static_cast<int>(std::count(std::begin(list), std::end(list), true)) + (zero ? 2 : 0) +
+         (wide ? 2 : 0);
 }
 
 }  // namespace
@@ -86,8 +91,19 @@ AttentionAnswer Asker::ask(const AttentionProblem& problem) {
   return std::get<AttentionAnswer>(std::move(answer));
 }
 
+void Asker::distract(const AttentionProblem& problem) {
+  AttentionReply answer = reply(problem);
+  auto* refusal = std::get_if<Refusal>(&answer);
+  if (refusal != nullptr && refusal->kind == Refusal::Kind::unsupported) {
+    throw Refused{std::move(*refusal)};
+  }
+}
+
 Tensor<double, 4> Asker::recover_A(const AttentionProblem& problem) {
   const auto [batch, kv_heads, seq_len_k, value_dim] = problem.v.shape();
+  if (value_dim == 0) {
+    throw Refused{{Refusal::Kind::unsupported, "values without channels don't show the weights"}};
+  }
   Tensor<double, 4> A({batch, problem.num_heads(), problem.seq_len_q(), seq_len_k});
   AttentionProblem asked = problem;
   asked.d_out.reset();
@@ -122,6 +138,7 @@ Index multiple_near(Index about, Index multiple) {
 
 Index Draw::length(Index about) const {
   const Index multiple = domain.length_multiple;
+  assert(multiple <= domain.max_length);
   return std::min(multiple_near(about, multiple), domain.max_length / multiple * multiple);
 }
 
@@ -147,17 +164,27 @@ Sizes Draw::sizes() {
   }
   if (regime == "long") about = 100 + below(case_number < 30 ? 60 : 250);
   constexpr Index dims[] = {2, 1, 2, 3, 4, 5, 8, 16, 17, 64};
+  constexpr Index wide_dims[] = {24, 32, 40, 48, 80, 96, 128, 160, 256};
+  // Many channels or many heads go with few positions.
+  const bool wide = case_number >= 12 && about <= 20 && chance(6);
+  const bool many_heads =
+      case_number >= 12 && about <= 20 && !wide && has.has(Feature::heads) && chance(6);
+  if (wide || many_heads) about = 1 + below(4);
   Sizes sizes;
   sizes.seq_len_q = sizes.seq_len_k = length(about);
-  sizes.head_dim = dim(dims[below(case_number < 12 ? 3 : 10)]);
+  sizes.head_dim = dim(wide ? wide_dims[below(9)] : dims[below(case_number < 12 ? 3 : 10)]);
   sizes.value_dim = sizes.head_dim;
   if (has.has(Feature::value_dim) && chance(3)) {
     sizes.value_dim = dim(1 + below(case_number < 12 ? 3 : 9));
   }
   if (has.has(Feature::batches)) sizes.batch = 1 + below(case_number < 12 ? 2 : 3);
   if (has.has(Feature::heads)) sizes.num_heads = 1 + below(case_number < 12 ? 2 : 3);
+  if (many_heads) sizes.num_heads = chance(2) ? 8 : 12;
   sizes.num_kv_heads = sizes.num_heads;
-  if (has.has(Feature::grouped_heads) && chance(4)) {
+  if (has.has(Feature::grouped_heads) && many_heads) {
+    constexpr Index shared[] = {1, 2, 4};  // heads of keys: groups of 2 to 12
+    sizes.num_kv_heads = shared[below(3)];
+  } else if (has.has(Feature::grouped_heads) && chance(4)) {
     sizes.num_heads *= 1 + below(3);
   }
   return sizes;

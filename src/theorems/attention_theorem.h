@@ -39,6 +39,10 @@ class Asker {
   /// `out` alone: v becomes columns of the identity, value_dim of them a call. Throws Refused.
   Tensor<double, 4> recover_A(const AttentionProblem& problem);
 
+  /// Asks, and forgets the answer: what state it leaves is looked for. Throws Refused where the
+  /// subject doesn't do that, as a recording does not.
+  void distract(const AttentionProblem& problem);
+
   int calls() const { return calls_; }
 
  private:

@@ -29,6 +29,7 @@ std::vector<std::vector<Index>> permutations(Index n) {
 }
 
 Verdict judge_equivariant(Asker& asker, const AttentionProblem& problem) {
+  if (auto none = no_sequence(problem)) return not_applicable(*none);
   Findings findings;
   Checked& equivariant = findings.bounded("$f(P q, P k, P v) = P f(q, k, v)$");
   const AttentionOracle oracle(problem, asker.domain, asker.conventions);

@@ -86,7 +86,6 @@ void add_key_length(Draw& draw, AttentionProblem& problem) {
 }
 
 void add_window(Draw& draw, AttentionProblem& problem) {
-  // Windows belong to causal attention; what is to the right of a query is left alone otherwise.
   if (draw.domain.features.has(Feature::causal)) problem.causal = Causal::top_left;
   problem.window = 1 + draw.below(draw.chance(2) ? 4 : problem.seq_len_k());
 }
@@ -97,13 +96,14 @@ void add_query_offset(Draw& draw, AttentionProblem& problem) {
 }
 
 void add_softcap(Draw& draw, AttentionProblem& problem) {
-  constexpr double caps[] = {0.5, 1, 2, 20};
-  problem.softcap = caps[draw.case_number % 4];
+  constexpr double caps[] = {0.5, 1, 2, 20, 30, 5, 50};
+  problem.softcap = caps[draw.case_number % 7];
 }
 
 void add_scale(Draw& draw, AttentionProblem& problem) {
-  constexpr double scales[] = {-0.5, 2, 0, -1};
-  problem.scale = scales[draw.case_number % 4];
+  // Among them fractions that no dtype holds exactly.
+  constexpr double scales[] = {-0.5, 2, 0.3, 0, 0.088, -1, 1.7};
+  problem.scale = scales[draw.case_number % 7];
 }
 
 void add_d_out(Draw& draw, AttentionProblem& problem) {
@@ -146,14 +146,23 @@ void add_options(Draw& draw, AttentionProblem& problem) {
       {Feature::query_offset, add_query_offset},
       {Feature::lse, [](Draw&, AttentionProblem& p) { p.want_lse = true; }},
       {Feature::weights, [](Draw&, AttentionProblem& p) { p.want_weights = true; }},
-      {Feature::strides, [](Draw&, AttentionProblem& p) { p.strided = true; }},
+      {Feature::strides,
+       [](Draw& d, AttentionProblem& p) {
+         p.strided = true;
+         p.strided_channels = d.case_number % 3 == 2;
+       }},
       {Feature::backward, add_d_out},
       {Feature::threads,
        [](Draw& d, AttentionProblem& p) {
          constexpr int threads[] = {1, 2, 3, 7};
          p.threads = threads[d.case_number % 4];
        }},
-      {Feature::causal, [](Draw&, AttentionProblem& p) { p.causal = Causal::bottom_right; }},
+      // With padding it is as in decoding with a cache that is longer than what it holds.
+      {Feature::causal,
+       [](Draw& d, AttentionProblem& p) {
+         p.causal = Causal::bottom_right;
+         if (d.domain.features.has(Feature::key_length) && d.chance(2)) add_key_length(d, p);
+       }},
   };
   std::vector<Option> offered;
   for (const Option& option : all) {
@@ -166,16 +175,18 @@ void add_options(Draw& draw, AttentionProblem& problem) {
     if (at == turn || draw.chance(draw.case_number < 24 ? 6 : 3)) offered[at].add(draw, problem);
   }
   if (problem.mask && problem.bias) problem.bias.reset();
-  // The corner takes no offset, and none of padded keys that all agree on.
-  if (problem.causal == Causal::bottom_right) {
-    problem.query_offset.reset();
-    problem.key_length.clear();
-  }
+  if (problem.causal == Causal::bottom_right) problem.query_offset.reset();
 }
 
 std::optional<std::string> open_question(const Asker& asker, const AttentionProblem& problem) {
-  if (problem.causal != Causal::none && !problem.query_offset && !problem.key_length.empty() &&
-      (asker.conventions.corner == "bottom_right" || problem.causal == Causal::bottom_right)) {
+  if (problem.causal == Causal::none || problem.query_offset || problem.key_length.empty()) {
+    return std::nullopt;
+  }
+  // Who takes either corner as it is asked for is told which one that is; who knows one corner only
+  // may count from the last key or from the last that is no padding.
+  const std::string& corner = asker.conventions.corner;
+  const bool told = corner == "as_asked" || corner == "top_left";
+  if (corner == "bottom_right" || (problem.causal == Causal::bottom_right && !told)) {
     return "whether the bottom right corner is that of the padded keys is not said";
   }
   return std::nullopt;

@@ -115,15 +115,16 @@ AttentionProblem longer(const AttentionProblem& problem, const Domain& domain) {
 
 Verdict judge_history(Asker& asker, const AttentionProblem& problem) {
   if (auto open = open_question(asker, problem)) return not_applicable(*open);
+  if (problem.q.size() == 0 || problem.v.size() == 0) return not_applicable("a size is 0");
   Findings findings;
   Checked& same = findings.bounded("the same question gets the same answer later");
   const AttentionOracle oracle(problem, asker.domain, asker.conventions);
   const Rows rows = [&](Index b, Index h, Index i) { return sees_any(oracle, b, h, i); };
   const AttentionAnswer first = asker.ask(problem);
-  asker.reply(longer(problem, asker.domain));
+  asker.distract(longer(problem, asker.domain));
   compare_close(same, asker.ask(problem).out, first.out, oracle.out_error, 2,
                 "before a longer problem", rows);
-  asker.reply(all_nan(problem));
+  asker.distract(all_nan(problem));
   compare_close(same, asker.ask(problem).out, first.out, oracle.out_error, 2,
                 "before a problem of NaN", rows);
   return findings.verdict();
@@ -154,7 +155,8 @@ AttentionTheorem num_strides() {
       .id = "num-strides",
       .title = "How the inputs lie in memory does not matter",
       .statement = R"(Inputs with their axes in another order and gaps between rows give the out )"
-                   R"(of dense ones. The gaps hold NaN.)",
+                   R"(of dense ones, and so do inputs with their channels back to front and gaps )"
+                   R"(between them. The gaps hold NaN.)",
       .bound = twice,
       .claim = Claim::bounded,
       .needs = {Feature::strides},
@@ -163,6 +165,7 @@ AttentionTheorem num_strides() {
           [](Draw& draw) {
             AttentionProblem problem = draw_plain(draw);
             problem.strided = true;
+            problem.strided_channels = draw.chance(3);
             if (draw.case_number >= 12 && draw.chance(3)) hide_keys(draw, problem);
             return problem;
           },

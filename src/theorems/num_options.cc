@@ -1,6 +1,7 @@
 // Options mean what attention.h says: num-options, num-grouped-heads, num-window, num-softcap,
 // num-mask, num-lse.
 
+#include <algorithm>
 #include <limits>
 
 #include "theorems/num_common.h"
@@ -36,8 +37,10 @@ AttentionProblem draw_options(Draw& draw) {
 
 AttentionProblem draw_grouped(Draw& draw) {
   Sizes sizes = draw.rectangular_sizes();
+  constexpr Index groups[] = {2, 3, 4, 8, 7};
   sizes.num_kv_heads = 1 + draw.below(2);
-  sizes.num_heads = sizes.num_kv_heads * (2 + draw.below(2));
+  sizes.num_heads = sizes.num_kv_heads *
+                    (draw.case_number < 12 ? 2 + draw.below(2) : groups[draw.case_number % 5]);
   const bool causal = draw.either_causal();
   AttentionProblem problem = draw.problem(modest(draw, sizes), causal);
   if (draw.case_number >= 12 && draw.chance(2)) hide_keys(draw, problem);
@@ -76,6 +79,8 @@ AttentionProblem draw_window(Draw& draw) {
   const Features& has = draw.domain.features;
   add_window(draw, problem);
   if (has.has(Feature::query_offset) && draw.chance(4)) add_query_offset(draw, problem);
+  // Without the causal mask a window says what a query sees before it, and nothing of what follows.
+  if (has.has(Feature::non_causal) && draw.chance(4)) problem.causal = Causal::none;
   if (draw.case_number >= 12) {
     if (has.has(Feature::mask) && draw.chance(4)) add_mask(draw, problem);
     if (has.has(Feature::key_length) && draw.chance(4)) add_key_length(draw, problem);
@@ -103,8 +108,9 @@ Verdict judge_window(Asker& asker, const AttentionProblem& problem) {
 AttentionProblem draw_softcap(Draw& draw) {
   AttentionProblem problem = draw_plain(draw);
   add_softcap(draw, problem);
-  // Scores around the cap and beyond it.
-  const float factor = draw.regime == "huge-scores" ? 1 : 4;
+  // Scores around the cap and beyond it; the largest caps are felt, and weights not all 0 and 1.
+  const float factor =
+      draw.regime == "huge-scores" ? 1 : std::max(4.0F, static_cast<float>(problem.softcap) / 4);
   for (float& value : problem.q) value = rounded(factor * value, draw.domain.dtype);
   if (draw.chance(2)) hide_keys(draw, problem);
   if (draw.domain.features.has(Feature::scale) && draw.chance(4)) add_scale(draw, problem);

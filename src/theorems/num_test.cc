@@ -60,11 +60,13 @@ struct Written {
   bool subtract_maximum = true;
 
   static bool may(const AttentionProblem& p, Index b, Index h, Index i, Index j) {
-    const Index offset = p.query_offset.value_or(
-        p.causal == Causal::bottom_right ? p.seq_len_k() - p.seq_len_q() : 0);
+    const Index keys =
+        p.key_length.empty() ? p.seq_len_k() : p.key_length[static_cast<std::size_t>(b)];
+    const Index offset =
+        p.query_offset.value_or(p.causal == Causal::bottom_right ? keys - p.seq_len_q() : 0);
     if (p.causal != Causal::none && j > i + offset) return false;
     if (p.window && j <= i + offset - *p.window) return false;
-    if (!p.key_length.empty() && j >= p.key_length[static_cast<std::size_t>(b)]) return false;
+    if (j >= keys) return false;
     const auto at = [&](const auto& mask) {
       const auto& size = mask.shape();
       return mask(b % size[0], h % size[1], i % size[2], j % size[3]);
