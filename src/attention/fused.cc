@@ -51,8 +51,7 @@ class Forward {
   /// Whether a head's rows, one tile of them, take the shorter way of few keys. Numbers of a mask
   /// are added to scores; booleans are not.
   bool few_keys() const {
-    return seq_len_k_ <= headproof::few_keys && options_.softcap == 0 &&
-           options_.mask.index() <= 1 && rows() > 2;
+    return seq_len_k_ <= headproof::few_keys && options_.softcap == 0 && options_.mask.index() <= 1;
   }
 
   /// Tiles and what they are made of. It has no initial values, which would take longer than a
@@ -161,12 +160,15 @@ Status attention_fused(const View<const Scalar, 4>& q, Index num_kv_heads, Index
   const Index tiles = head_bytes > cached_bytes ? task_tiles : 1;
   const Index tasks = (rows + tiles * tile_rows - 1) / (tiles * tile_rows);
   // Few keys do not fill the pipelines: several heads go through a stage together.
-  const Index abreast = forward.few_keys() && rows <= tile_rows ? task_tiles : 1;
+  // A cache keeps them packed; there the first sequence may be empty and have neither.
+  const bool packed_before = example.keys.data == nullptr;
+  const bool few = forward.few_keys() && !packed_before;
+  const Index abreast = few && rows <= tile_rows ? task_tiles : 1;
   Progress progress(options.progress, static_cast<double>(heads * tasks));
 
   // What many tiles read is packed once.
-  const bool pack_k = rows > tile_rows && example.panels == nullptr;
-  const bool pack_v = rows > tile_rows && example.rows == nullptr;
+  const bool pack_k = rows > tile_rows && !packed_before && !few;
+  const bool pack_v = rows > tile_rows && !packed_before && example.rows == nullptr;
   const Index k_size = pack_k ? blocks_of(seq_len_k) * head_dim * key_block : 0;
   const Index v_size = pack_v ? seq_len_k * width : 0;
   const Index packed_size = static_cast<Index>(bytes_of<Scalar>(k_size + v_size));

@@ -914,6 +914,100 @@ HWY_NOINLINE void RunFewKeys(D d, const Tile<Real>* tiles, Index tile_count,
   }
 }
 
+/// Some rows, from `first_row` on, of a tile whose keys fill one vector of `key_tag` at
+/// most: their total, total_sums and total_maxima, and which of them see a key. The arithmetic is
+/// that of Span, without what comes to nothing.
+template <int rows, class D, class KeyTag, class Real = hn::TFromD<D>>
+HWY_INLINE std::uint64_t OneVectorGroup(D d, KeyTag key_tag, const Tile<Real>& tile,
+                                        Index first_row, const PackedBlock<Real>& block,
+                                        const State<Real>& state) {
+  constexpr Index lanes = LanesOf<D>(), keys = LanesOf<KeyTag>();
+  const TileRow<Real>* const row = tile.rows + first_row;
+  const Index head_dim = tile.kv->head_dim(), width = tile.kv->value_width();
+  const Index q_stride = tile.q_stride;
+  const Real* query[std::size_t{rows}];
+  Vec<KeyTag> score[std::size_t{rows}];
+  HWY_UNROLL(8)
+  for (int r = 0; r < rows; ++r) {
+    query[r] = row[r].q;
+    score[r] = hn::Zero(key_tag);
+  }
+  const Real* HWY_RESTRICT column = block.panel;
+  for (Index c = 0, at = 0; c < head_dim; ++c, at += q_stride, column += key_block) {
+    const Vec<KeyTag> key = hn::Load(key_tag, column);
+    HWY_UNROLL(8)
+    for (int r = 0; r < rows; ++r) score[r] = Fma(hn::Set(key_tag, query[r][at]), key, score[r]);
+  }
+  std::uint64_t allowed[std::size_t{rows}], seen = 0;
+  for (int r = 0; r < rows; ++r) {
+    allowed[r] = RangeBits(row[r].keys, 0);
+    if (tile.mask->index() != 0) {
+      allowed[r] = MaskedBits<Real>(allowed[r], *tile.mask, row[r], tile.first_key, nullptr);
+    }
+    seen |= std::uint64_t{allowed[r] != 0} << (first_row + r);
+  }
+  // Stage by stage, because a row by itself would be a long chain of waiting.
+  const Vec<KeyTag> factor = hn::Set(key_tag, tile.scale);
+  const Vec<KeyTag> none = hn::Set(key_tag, -std::numeric_limits<Real>::infinity());
+  Vec<KeyTag> logit[std::size_t{rows}], largest[std::size_t{rows}], weight[std::size_t{rows}];
+  HWY_UNROLL(8)
+  for (int r = 0; r < rows; ++r) {
+    logit[r] = hn::IfThenElse(LaneMask(key_tag, allowed[r], 0), hn::Mul(score[r], factor), none);
+  }
+  // Where a logit is NaN so is all of the row, whatever the largest is.
+  HWY_UNROLL(8)
+  for (int r = 0; r < rows; ++r) largest[r] = hn::MaxOfLanes(key_tag, logit[r]);
+  HWY_UNROLL(8)
+  for (int r = 0; r < rows; ++r) {
+    weight[r] = ExpBelowOverflow(key_tag, hn::Sub(logit[r], Origin(key_tag, largest[r])));
+  }
+  HWY_ALIGN Real weights[std::size_t{rows * keys}];
+  HWY_UNROLL(8)
+  for (int r = 0; r < rows; ++r) {
+    hn::Store(weight[r], key_tag, weights + r * keys);
+    state.total_maxima[first_row + r] = hn::GetLane(largest[r]);
+    state.total_sums[first_row + r] = Fold(key_tag, weight[r]);
+  }
+  ForPieces<most_vectors>(
+      d, width, [&]<int vectors>(Index c, std::integral_constant<int, vectors>) HWY_ATTR {
+        for (int r = 0; r < rows; ++r) {
+          Vec<D> sum[std::size_t{vectors}];
+          HWY_UNROLL(8)
+          for (int n = 0; n < vectors; ++n) sum[n] = hn::Zero(d);
+          for (std::uint64_t left = allowed[r]; left != 0; left &= left - 1) {
+            const Index j = std::countr_zero(left);
+            const Vec<D> x = hn::Set(d, weights[r * keys + j]);
+            const Real* const value = block.values + j * block.values_stride + c;
+            HWY_UNROLL(8)
+            for (int n = 0; n < vectors; ++n) {
+              sum[n] = Fma(x, hn::LoadU(d, value + n * lanes), sum[n]);
+            }
+          }
+          HWY_UNROLL(8)
+          for (int n = 0; n < vectors; ++n) {
+            hn::Store(sum[n], d, state.total + (first_row + r) * width + c + n * lanes);
+          }
+        }
+      });
+  return seen;
+}
+
+/// The same as RunFewKeys where keys are packed and so few that a row's logits and weights fit one
+/// vector: lanes are keys. What Span and Merge do in general; returns which rows see a key.
+template <class D, class KeyTag, class Real = hn::TFromD<D>>
+HWY_INLINE std::uint64_t OneVector(D d, KeyTag key_tag, const Tile<Real>& tile,
+                                   const State<Real>& state) {
+  const PackedBlock<Real> block = Packed(*tile.kv, 0, state);
+  std::uint64_t seen = 0;
+  constexpr int most_rows = 8;
+  for (Index r = 0; r < tile.count; r += most_rows) {
+    WithConstant<most_rows>(std::min<Index>(most_rows, tile.count - r), [&](auto rows) HWY_ATTR {
+      seen |= OneVectorGroup<rows()>(d, key_tag, tile, r, block, state);
+    });
+  }
+  return seen;
+}
+
 /// Spans of keys, one after the other, for all tiles.
 template <class D, class Real = hn::TFromD<D>>
 HWY_NOINLINE void ManyKeys(D d, const Tile<Real>* tiles, Index count, const State<Real>& memory) {
@@ -976,11 +1070,19 @@ void RunTiles(const Tile<Real>* tiles, Index count, Real* workspace) {
   const KeysAndValues<Real>& kv = *tiles->kv;
   const State<Real> memory(workspace, kv, count);
   if (!tiles->few_keys) return ManyKeys(d, tiles, count, memory);
-  Index keys = 0;
-  for (Index t = 0; t < count; ++t) keys = std::max(keys, tiles[t].kv->count());
-  constexpr int half = few_keys / 2;
-  keys <= half ? RunFewKeys<half>(d, tiles, count, memory)
-               : RunFewKeys<few_keys>(d, tiles, count, memory);
+  if (kv.panels == nullptr) {
+    Index keys = 0;
+    for (Index t = 0; t < count; ++t) keys = std::max(keys, tiles[t].kv->count());
+    constexpr int half = few_keys / 2;
+    return keys <= half ? RunFewKeys<half>(d, tiles, count, memory)
+                        : RunFewKeys<few_keys>(d, tiles, count, memory);
+  }
+  if (kv.count() > LanesOf<decltype(d)>()) return ManyKeys(d, tiles, count, memory);
+  const hn::CappedTag<Real, hn::MaxLanes(d) / 2 + (hn::MaxLanes(d) == 1)> half;
+  const std::uint64_t rows = kv.count() <= LanesOf<decltype(half)>()
+                                 ? OneVector(d, half, *tiles, memory)
+                                 : OneVector(d, d, *tiles, memory);
+  Finish(d, *tiles, memory, rows);
 }
 
 void RunTilesFloat(const Tile<float>* tiles, Index count, float* workspace) {

@@ -73,7 +73,8 @@ Index tile_workspace(const KeysAndValues<Scalar>& kv, Index tiles) {
          3 * sum_lanes + tiles * tile_rows * (kv.head_dim() + width + 4);
 }
 
-/// out and lse of the rows of `count` tiles of the same keys and values, in the canonical order,
+/// out and lse of the rows of `count` tiles of the same keys and values, or with few keys that are
+/// not packed of any of the same dimensions and strides of channels, in the canonical order,
 /// with the best instructions of this CPU; count <= task_tiles. The workspace has
 /// tile_workspace(kv, count) elements and is aligned to 64 bytes.
 void run_tiles(const Tile<float>* tiles, Index count, float* workspace);
