@@ -33,14 +33,15 @@ class VisibleKeys {
 
   /// What query i may see.
   KeyRange of(Index i) const {
-    const Index position = offset_ + i;  // at most 2^62 in size, as the limits of the options say
-    const Index begin = before_ == unlimited ? first_ : std::max(first_, position - before_);
-    const Index end = after_ == unlimited ? end_ : std::min(end_, position + after_ + 1);
+    const Index position = offset_ + i;
+    const Index begin = std::max(first_, position - before_);
+    const Index end = std::min(end_, position + after_ + 1);
     return begin < end ? KeyRange{begin, end} : KeyRange{};
   }
 
  private:
-  static constexpr Index unlimited = -1;
+  /// Positions are at most 2^61 in size, as the limits of the options say.
+  static constexpr Index unlimited = Index{1} << 62;
   Index first_, end_, offset_, before_, after_;
 };
 

@@ -61,6 +61,11 @@ std::optional<Error> shapes_error(const Shape& q, const Shape& k, const Shape& v
   if (q[3] == 0 && !options.scale) {
     return refuse("head_dim is 0, where 1 / sqrt(head_dim), the default of scale, has no value");
   }
+  Index bits = 0;
+  for (const Shape* shape : {&q, &k, &v}) {
+    for (const Index extent : *shape) bits |= extent;
+  }
+  if (bits < Index{1} << 14) return std::nullopt;  // 4 * 14 bits and 3 for a double
   const Shape scores{q[0], q[1], q[2], k[2]}, out{q[0], q[1], q[2], v[3]};
   for (const Shape* shape : {&q, &k, &v, &scores, &out}) {
     if (!can_be_counted(*shape)) return refuse("these sizes make more bytes than 64 bits count");

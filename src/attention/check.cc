@@ -32,17 +32,36 @@ bool is_empty(const AnyView& view) {
   return false;
 }
 
+/// Whether each axis has longer steps than the later ones reach together: then no elements share
+/// memory, and nothing is left to find out.
+bool is_row_major(const AnyView& view) {
+  Index reach = 0;
+  for (std::size_t axis = view.rank; axis-- > 0;) {
+    if (view.shape[axis] == 1) continue;  // its stride may be anything
+    if (view.strides[axis] <= reach) return false;
+    reach += (view.shape[axis] - 1) * view.strides[axis];
+  }
+  return true;
+}
+
 /// The addresses first .. last, none when first > last.
 struct Addresses {
   std::intptr_t first, last;
 };
 
+/// Whether both have addresses, and their ranges some in common.
+bool may_meet(const Addresses& a, const Addresses& b) {
+  return a.first <= a.last && b.first <= b.last && a.first <= b.last && b.first <= a.last;
+}
+
 /// From the first to the last byte of a view's elements.
 Addresses addresses_of(const AnyView& view) {
+  constexpr Addresses none{std::numeric_limits<std::intptr_t>::max(), 0};
+  if (view.data == nullptr) return none;
   Addresses all{std::bit_cast<std::intptr_t>(view.data), 0};
   all.last = all.first + view.element_size - 1;
   for (std::size_t axis = 0; axis < view.rank; ++axis) {
-    if (view.shape[axis] == 0) return {std::numeric_limits<std::intptr_t>::max(), 0};
+    if (view.shape[axis] == 0) return none;
     if (view.shape[axis] == 1) continue;  // its stride may be anything
     const Index reach = (view.shape[axis] - 1) * view.strides[axis] * view.element_size;
     all.first += std::min<Index>(reach, 0);
@@ -148,7 +167,9 @@ std::array<AnyView, 3> views_of(const AttentionOptions& options) {
 }
 
 std::optional<Error> shape_error(const AnyView& view, const std::array<Index, 4>& expected) {
-  if (std::equal(view.shape, view.shape + view.rank, expected.begin())) return std::nullopt;
+  bool same = true;
+  for (std::size_t axis = 0; axis < view.rank; ++axis) same &= view.shape[axis] == expected[axis];
+  if (same) return std::nullopt;
   return Error{std::string(view.name) + " has shape " + text_of(view, view.shape) +
                ", and these inputs need " + text_of(view, expected.data())};
 }
@@ -159,6 +180,12 @@ std::optional<Error> data_error(const AnyView& view) {
     return Error{std::string(view.name) + " has shape " + text_of(view, view.shape) +
                  ", but its data is null"};
   }
+  // Where all numbers are small, so is what they reach.
+  Index bits = 0;
+  for (std::size_t axis = 0; axis < view.rank; ++axis) {
+    bits |= view.shape[axis] | view.strides[axis];
+  }
+  if (bits >= 0 && bits < Index{1} << 27) return std::nullopt;
   // A double, because this is where numbers may be too large for an Index.
   double reach = 0;
   for (std::size_t axis = 0; axis < view.rank; ++axis) {
@@ -170,7 +197,7 @@ std::optional<Error> data_error(const AnyView& view) {
 }
 
 std::optional<Error> self_overlap_error(const AnyView& output) {
-  if (is_empty(output)) return std::nullopt;
+  if (is_empty(output) || is_row_major(output)) return std::nullopt;
   Offsets offsets;
   offsets.add(output, 1);
   if (offsets.are_nested()) return std::nullopt;
@@ -178,10 +205,7 @@ std::optional<Error> self_overlap_error(const AnyView& output) {
 }
 
 std::optional<Error> overlap_error(const AnyView& output, const AnyView& other) {
-  const Addresses of_other = addresses_of(other);
-  if (of_other.first > of_other.last) return std::nullopt;
-  const Addresses of_output = addresses_of(output);
-  if (of_output.first > of_other.last || of_other.first > of_output.last) return std::nullopt;
+  if (!may_meet(addresses_of(output), addresses_of(other))) return std::nullopt;
   // output.data + one offset = other.data + another
   Offsets offsets;
   offsets.add(output, 1);
@@ -202,7 +226,11 @@ std::optional<Error> memory_error(std::initializer_list<AnyView> inputs,
   for (const AnyView* output = outputs.begin(); output != outputs.end(); ++output) {
     if (auto error = data_error(*output)) return error;
     if (auto error = self_overlap_error(*output)) return error;
-    const auto overlap_with = [&](const AnyView& other) { return overlap_error(*output, other); };
+    const Addresses addresses = addresses_of(*output);
+    const auto overlap_with = [&](const AnyView& other) -> std::optional<Error> {
+      if (!may_meet(addresses, addresses_of(other))) return std::nullopt;
+      return overlap_error(*output, other);
+    };
     for (const AnyView& input : inputs) {
       if (auto error = overlap_with(input)) return error;
     }

@@ -14,10 +14,11 @@ std::size_t bytes_of(Index elements) {
   return static_cast<std::size_t>(elements) * sizeof(Scalar);
 }
 
-/// Where row i lies; nowhere in a view without memory.
+/// Where row i of sequence b and head h lies; nowhere in a view without memory.
 template <class T, std::size_t Rank>
-T* row_of(const View<T, Rank>& view, Index i) {
-  return view.data == nullptr ? nullptr : view.data + i * view.strides[0];
+T* row_of(const View<T, Rank>& view, Index b, Index h, Index i) {
+  if (view.data == nullptr) return nullptr;
+  return view.data + b * view.strides[0] + h * view.strides[1] + i * view.strides[2];
 }
 
 /// Multiply-adds below which a call is over before other threads are awake.
@@ -47,50 +48,71 @@ class Forward {
   Index rows() const { return group_ * q_.shape[2]; }
   Index heads() const { return q_.shape[0] * num_kv_heads_; }
 
+  /// Whether a head's rows, one tile of them, take the shorter way of few keys. Numbers of a mask
+  /// are added to scores; booleans are not.
+  bool few_keys() const {
+    return seq_len_k_ <= headproof::few_keys && options_.softcap == 0 && options_.mask.index() <= 1;
+  }
+
+  /// Tiles and what they are made of. It has no initial values, which would take longer than a
+  /// small task.
+  struct Task {
+    Index used = 0;
+    std::array<KeysAndValues<Scalar>, std::size_t{task_tiles}> kv;
+    std::array<Tile<Scalar>, std::size_t{task_tiles}> tiles;
+    std::array<TileRow<Scalar>, std::size_t{task_tiles * tile_rows}> rows;
+  };
+
   /// The rows from `first_row` on, `tiles` tiles at most, of the queries of sequence b that read
-  /// key/value head h.
-  void run(const KeysAndValues<Scalar>& kv, Index b, Index h, Index first_row, Index tiles,
-           Scalar* workspace) const {
+  /// key/value head h join a task.
+  void add(const KeysAndValues<Scalar>& kv, Index b, Index h, Index first_row, Index tiles,
+           Task& task) const {
     const VisibleKeys visible(options_, b, q_.shape[2], seq_len_k_);
     const Index first_key = visible.sequence().begin;
-    std::array<TileRow<Scalar>, std::size_t{task_tiles * tile_rows}> all;
-    std::array<Tile<Scalar>, std::size_t{task_tiles}> task;
+    TileRow<Scalar>* const all = &task.rows[static_cast<std::size_t>(task.used * tile_rows)];
     const Index count = std::min(tiles * tile_rows, rows() - first_row);
-    const Index first_query = first_row / group_, first_in_group = first_row % group_;
+    // From row to row; a view without memory has none.
+    const Index q_step = q_.data == nullptr ? 0 : q_.strides[2];
+    const Index out_step = out_.data == nullptr ? 0 : out_.strides[2];
+    const Index lse_step = lse_.data == nullptr ? 0 : lse_.strides[2];
+    const Index first_query = first_row == 0 ? 0 : first_row / group_;
+    const Index first_in_group = first_row - first_query * group_;
     for (Index g = 0; g < group_; ++g) {
       const Index query_head = h * group_ + g;
-      const View<const Scalar, 2> q = q_[b][query_head];
-      const View<Scalar, 2> out = out_[b][query_head];
-      const View<Scalar, 1> lse = lse_[b][query_head];
       // Of this head, query first_query was among the rows before, or it is row g - first_in_group.
       const bool was_before = g < first_in_group;
       Index i = first_query + (was_before ? 1 : 0);
+      const Scalar* q = row_of(q_, b, query_head, i);
+      Scalar* out = row_of(out_, b, query_head, i);
+      Scalar* lse = row_of(lse_, b, query_head, i);
       for (Index r = g - first_in_group + (was_before ? group_ : 0); r < count; r += group_, ++i) {
         const KeyRange keys = visible.of(i);
-        all[static_cast<std::size_t>(r)] = {
-            .q = row_of(q, i),
-            .out = row_of(out, i),
-            .lse = row_of(lse, i),
-            .keys = keys.begin < keys.end ? KeyRange{keys.begin - first_key, keys.end - first_key}
-                                          : KeyRange{},
-            .b = b,
-            .h = query_head,
-            .i = i};
+        const bool any = keys.begin < keys.end;
+        all[r] = {.q = q,
+                  .out = out,
+                  .lse = lse,
+                  .keys = {any ? keys.begin - first_key : 0, any ? keys.end - first_key : 0},
+                  .b = b,
+                  .h = query_head,
+                  .i = i};
+        q += q_step;
+        out += out_step;
+        lse += lse_step;
       }
     }
-    Index used = 0;
     for (Index r = 0; r < count; r += tile_rows) {
-      task[static_cast<std::size_t>(used++)] = {.kv = &kv,
-                                                .rows = &all[static_cast<std::size_t>(r)],
-                                                .count = std::min(tile_rows, count - r),
-                                                .q_stride = q_.strides[3],
-                                                .out_stride = out_.strides[3],
-                                                .scale = scale_,
-                                                .softcap = static_cast<Scalar>(options_.softcap),
-                                                .mask = &options_.mask,
-                                                .first_key = first_key};
+      task.tiles[static_cast<std::size_t>(task.used++)] = {
+          .kv = &kv,
+          .rows = all + r,
+          .count = std::min(tile_rows, count - r),
+          .q_stride = q_.strides[3],
+          .out_stride = out_.strides[3],
+          .scale = scale_,
+          .softcap = static_cast<Scalar>(options_.softcap),
+          .mask = &options_.mask,
+          .first_key = first_key,
+          .few_keys = few_keys()};
     }
-    run_tiles(task.data(), used, workspace);
   }
 
  private:
@@ -121,14 +143,14 @@ std::optional<Error> output_error(std::initializer_list<AnyView> inputs,
 
 template <class Scalar>
 Status attention_fused(const View<const Scalar, 4>& q, Index num_kv_heads, Index seq_len_k,
-                       const std::function<KeysAndValues<Scalar>(Index b, Index h)>& source,
-                       const AttentionOptions& options, const View<Scalar, 4>& out,
-                       const View<Scalar, 3>& lse) {
+                       const KeysAndValuesSource<Scalar>& source, const AttentionOptions& options,
+                       const View<Scalar, 4>& out, const View<Scalar, 3>& lse) {
   const StandardFloatMode mode;
   const Forward<Scalar> forward(q, num_kv_heads, seq_len_k, options, out, lse);
   const Index heads = forward.heads(), rows = forward.rows();
   if (heads == 0 || rows == 0) return std::monostate();
-  const KeysAndValues<Scalar> example = source(0, 0);
+  KeysAndValues<Scalar> example;
+  source(0, 0, example);
   const Index head_dim = example.head_dim(), width = example.value_width();
   const double work =
       static_cast<double>(heads * rows) * static_cast<double>(seq_len_k * (head_dim + width));
@@ -137,11 +159,16 @@ Status attention_fused(const View<const Scalar, 4>& q, Index num_kv_heads, Index
   const Index head_bytes = static_cast<Index>(bytes_of<Scalar>(seq_len_k * (head_dim + width)));
   const Index tiles = head_bytes > cached_bytes ? task_tiles : 1;
   const Index tasks = (rows + tiles * tile_rows - 1) / (tiles * tile_rows);
+  // Few keys do not fill the pipelines: several heads go through a stage together.
+  // A cache keeps them packed; there the first sequence may be empty and have neither.
+  const bool packed_before = example.keys.data == nullptr;
+  const bool few = forward.few_keys() && !packed_before;
+  const Index abreast = few && rows <= tile_rows ? task_tiles : 1;
   Progress progress(options.progress, static_cast<double>(heads * tasks));
 
   // What many tiles read is packed once.
-  const bool pack_k = rows > tile_rows && example.panels == nullptr;
-  const bool pack_v = rows > tile_rows && example.rows == nullptr;
+  const bool pack_k = rows > tile_rows && !packed_before && !few;
+  const bool pack_v = rows > tile_rows && !packed_before && example.rows == nullptr;
   const Index k_size = pack_k ? blocks_of(seq_len_k) * head_dim * key_block : 0;
   const Index v_size = pack_v ? seq_len_k * width : 0;
   const Index packed_size = static_cast<Index>(bytes_of<Scalar>(k_size + v_size));
@@ -157,7 +184,8 @@ Status attention_fused(const View<const Scalar, 4>& q, Index num_kv_heads, Index
           count * blocks, parallel, [] { return 0; },
           [&](int, Index task) {
             const Index head = first + task / blocks;
-            const KeysAndValues<Scalar> kv = source(head / num_kv_heads, head % num_kv_heads);
+            KeysAndValues<Scalar> kv;
+            source(head / num_kv_heads, head % num_kv_heads, kv);
             const Index key = task % blocks * key_block;
             const Index keys = std::min(key_block, kv.count() - key);
             if (keys <= 0) return;
@@ -168,22 +196,29 @@ Status attention_fused(const View<const Scalar, 4>& q, Index num_kv_heads, Index
           });
     }
     // The last rows see the most keys when causal: they go first.
-    share_out(
-        count * tasks, parallel,
-        [&] { return Workspace(bytes_of<Scalar>(tile_workspace(example, tiles))); },
-        [&](const Workspace& workspace, Index task) {
-          if (progress.stopped()) return;
-          const Index n = task / tasks, first_row = (tasks - 1 - task % tasks) * tiles * tile_rows;
-          const Index b = (first + n) / num_kv_heads, h = (first + n) % num_kv_heads;
-          KeysAndValues<Scalar> kv = source(b, h);
-          if (pack_k) kv.panels = memory_of(n);
-          if (pack_v) {
-            kv.rows = memory_of(n) + k_size;
-            kv.rows_stride = width;
-          }
-          forward.run(kv, b, h, first_row, tiles, workspace.as<Scalar>());
-          progress.add(1);
-        });
+    share_out((count + abreast - 1) / abreast * tasks, parallel,
+              [&] { return Workspace(bytes_of<Scalar>(tile_workspace(example, tiles * abreast))); },
+              [&](const Workspace& workspace, Index task) {
+                if (progress.stopped()) return;
+                const Index begin = task / tasks * abreast, end = std::min(begin + abreast, count);
+                const Index first_row = (tasks - 1 - task % tasks) * tiles * tile_rows;
+                typename Forward<Scalar>::Task together_now;
+                Index b = (first + begin) / num_kv_heads, h = (first + begin) % num_kv_heads;
+                for (Index n = begin; n < end; ++n) {
+                  KeysAndValues<Scalar>& of_head =
+                      together_now.kv[static_cast<std::size_t>(n - begin)];
+                  source(b, h, of_head);
+                  if (pack_k) of_head.panels = memory_of(n);
+                  if (pack_v) {
+                    of_head.rows = memory_of(n) + k_size;
+                    of_head.rows_stride = width;
+                  }
+                  forward.add(of_head, b, h, first_row, tiles, together_now);
+                  if (++h == num_kv_heads) ++b, h = 0;
+                }
+                run_tiles(together_now.tiles.data(), together_now.used, workspace.as<Scalar>());
+                progress.add(static_cast<double>(end - begin));
+              });
   }
   if (progress.stopped()) return Error{"attention was stopped by its progress callback"};
   return std::monostate();
@@ -198,16 +233,15 @@ Status attention_into(View<const Scalar, 4> q, View<const Scalar, 4> k, View<con
     return *error;
   }
   const Index seq_len_k = k.shape[2];
-  const auto source = [&](Index b, Index h) {
+  const auto source = [&](Index b, Index h, KeysAndValues<Scalar>& kv) {
     const KeyRange keys = VisibleKeys(options, b, q.shape[2], seq_len_k).sequence();
     const Index count = keys.end - keys.begin;
-    KeysAndValues<Scalar> kv{.keys = rows_of<Scalar>(k[b][h], keys.begin, count),
-                             .values = rows_of<Scalar>(v[b][h], keys.begin, count)};
-    if (kv.values.strides[1] == 1 && kv.value_dim() == kv.value_width()) {
-      kv.rows = kv.values.data;
-      kv.rows_stride = kv.values.strides[0];
-    }
-    return kv;
+    kv.keys = {row_of(k, b, h, keys.begin), {count, k.shape[3]}, {k.strides[2], k.strides[3]}};
+    kv.values = {row_of(v, b, h, keys.begin), {count, v.shape[3]}, {v.strides[2], v.strides[3]}};
+    const bool as_they_are = v.strides[3] == 1 && kv.value_dim() == kv.value_width();
+    kv.panels = nullptr;
+    kv.rows = as_they_are ? kv.values.data : nullptr;
+    kv.rows_stride = v.strides[2];
   };
   return attention_fused<Scalar>(q, k.shape[1], seq_len_k, std::cref(source), options, out, lse);
 }
@@ -232,9 +266,8 @@ Result<AttentionOutput<Scalar>> attention(View<const Scalar, 4> q, View<const Sc
       std::initializer_list<AnyView>, const AttentionOptions&, const View<const Scalar, 4>&,       \
       Index, const View<Scalar, 4>&, const View<Scalar, 3>&);                                      \
   template Status attention_fused(const View<const Scalar, 4>&, Index, Index,                      \
-                                  const std::function<KeysAndValues<Scalar>(Index, Index)>&,       \
-                                  const AttentionOptions&, const View<Scalar, 4>&,                 \
-                                  const View<Scalar, 3>&);                                         \
+                                  const KeysAndValuesSource<Scalar>&, const AttentionOptions&,     \
+                                  const View<Scalar, 4>&, const View<Scalar, 3>&);                 \
   template Status attention_into(View<const Scalar, 4>, View<const Scalar, 4>,                     \
                                  View<const Scalar, 4>, const AttentionOptions&, View<Scalar, 4>,  \
                                  View<Scalar, 3>);                                                 \

@@ -18,14 +18,17 @@ std::optional<Error> output_error(std::initializer_list<AnyView> inputs,
                                   Index value_dim, const View<Scalar, 4>& out,
                                   const View<Scalar, 3>& lse);
 
+/// Writes down keys and values of sequence b and key/value head h from the sequence's first key on.
+/// They are not returned: reading what a copy has just written is slow.
+template <class Scalar>
+using KeysAndValuesSource = std::function<void(Index b, Index h, KeysAndValues<Scalar>& kv)>;
+
 /// Forward attention with the bits of attention_canonical, in memory of O(seq_len * head_dim).
-/// `source(b, h)` gives keys and values of sequence b and key/value head h from the sequence's
-/// first key on. It is called again for each task. Preconditions: all shapes are right, and so are
+/// `source` is called again for each task. Preconditions: all shapes are right, and so are
 /// the options for seq_len_k keys. The error says that `options.progress` stopped the work.
 template <class Scalar>
 Status attention_fused(const View<const Scalar, 4>& q, Index num_kv_heads, Index seq_len_k,
-                       const std::function<KeysAndValues<Scalar>(Index b, Index h)>& source,
-                       const AttentionOptions& options, const View<Scalar, 4>& out,
-                       const View<Scalar, 3>& lse);
+                       const KeysAndValuesSource<Scalar>& source, const AttentionOptions& options,
+                       const View<Scalar, 4>& out, const View<Scalar, 3>& lse);
 
 }  // namespace headproof

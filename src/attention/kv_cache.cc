@@ -128,16 +128,15 @@ Status KvCache<Scalar>::attend_into(View<const Scalar, 4> q, const AttentionOpti
   if (auto error = output_error<Scalar>({{"q", q}}, of_cache, q, s.value_dim, out, lse)) {
     return *error;
   }
-  const auto source = [&](Index b, Index h) {
+  const auto source = [&](Index b, Index h, KeysAndValues<Scalar>& kv) {
     const KeyRange keys = VisibleKeys(of_cache, b, q.shape[2], s.size).sequence();
-    KeysAndValues<Scalar> kv{.keys = {nullptr, {keys.end - keys.begin, s.head_dim}},
-                             .values = {nullptr, {keys.end - keys.begin, s.value_dim}}};
+    kv = {.keys = {nullptr, {keys.end - keys.begin, s.head_dim}},
+          .values = {nullptr, {keys.end - keys.begin, s.value_dim}}};
     if (keys.begin < keys.end) {
       kv.panels = s.keys(b, h);
       kv.rows = s.values(b, h);
       kv.rows_stride = s.value_width;
     }
-    return kv;
   };
   return attention_fused<Scalar>(q, s.num_kv_heads, s.size, std::cref(source), of_cache, out, lse);
 }

@@ -146,5 +146,18 @@ TEST(KvCache, WhatDoesNotFitIsRefused) {
             "first_key belongs to the cache, which is given it when it is made");
 }
 
+TEST(KvCache, ASequenceWithoutKeysLeavesTheOthersAsTheyAre) {
+  const std::vector<Index> first_key = {3, 0, 1, 0, 3};
+  KvCache<float> cache(5, 1, 6, 16, first_key);
+  const auto k = draw<float>({5, 1, 3, 6}, 2), v = draw<float>({5, 1, 3, 16}, 3);
+  ASSERT_TRUE(cache.append(k, v).has_value());
+  AttentionOptions options;
+  options.first_key = {first_key.data(), {5}};
+  for (const Index queries : {1, 8, 60}) {
+    const auto q = draw<float>({5, 1, queries, 6}, 1);
+    expect_same_rows(attention<float>(q, k, v, options).value(), cache.attend(q, {}).value(), 0);
+  }
+}
+
 }  // namespace
 }  // namespace headproof

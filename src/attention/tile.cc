@@ -68,57 +68,66 @@ HWY_INLINE Vec<D> LoadBlocks(D d, const Real* const* from, Index offset) {
   return hn::LoadU(d, *from + offset);
 }
 
-template <class Real>
-void PackKeys(const View<const Real, 2>& keys, Real* HWY_RESTRICT panel) {
-  const Index count = keys.shape[0], head_dim = keys.shape[1];
-  Index packed_channels = 0;  // what the loop over squares leaves
-#if HWY_TARGET != HWY_SCALAR
-  // Four channels at a time of a vector of keys are transposed in registers: what is read as a
-  // vector soon after must have been written as one, or it is not there yet.
-  if constexpr (sizeof(Real) == 4) {
-    if (keys.strides[1] == 1) {
-      const hn::CappedTag<float, 8> d;
-      constexpr Index lanes = static_cast<Index>(hn::MaxLanes(d));
-      const hn::RepartitionToWide<decltype(d)> wide;
-      packed_channels = head_dim / 4 * 4;
-      for (Index j = 0; j < count; j += lanes) {
-        const Real* key[std::size_t{lanes}];  // in the place of those that are not there the last
-        for (Index n = 0; n < lanes; ++n) {
-          key[n] = keys.data + std::min(j + n, count - 1) * keys.strides[0];
-        }
-        for (Index c = 0; c < packed_channels; c += 4) {
-          const auto k0 = LoadBlocks(d, key, c), k1 = LoadBlocks(d, key + 1, c);
-          const auto k2 = LoadBlocks(d, key + 2, c), k3 = LoadBlocks(d, key + 3, c);
-          const auto low01 = hn::BitCast(wide, hn::InterleaveLower(d, k0, k1));
-          const auto low23 = hn::BitCast(wide, hn::InterleaveLower(d, k2, k3));
-          const auto high01 = hn::BitCast(wide, hn::InterleaveUpper(d, k0, k1));
-          const auto high23 = hn::BitCast(wide, hn::InterleaveUpper(d, k2, k3));
-          Real* to = panel + c * key_block + j;
-          const auto store = [&](auto quad, Index channel) HWY_ATTR {
-            hn::Store(hn::BitCast(d, quad), d, to + channel * key_block);
-          };
-          store(hn::InterleaveLower(wide, low01, low23), 0);
-          store(hn::InterleaveUpper(wide, low01, low23), 1);
-          store(hn::InterleaveLower(wide, high01, high23), 2);
-          store(hn::InterleaveUpper(wide, high01, high23), 3);
-        }
-      }
-    }
-  }
-#endif
-  if (packed_channels == head_dim) return;
-  for (Index j = 0; j < count; ++j) {
-    const Real* key = keys.data + j * keys.strides[0];
-    for (Index c = packed_channels; c < head_dim; ++c) {
-      panel[c * key_block + j] = key[c * keys.strides[1]];
-    }
-  }
-}
-
 template <class D>
 constexpr Index LanesOf() {
   return static_cast<Index>(hn::MaxLanes(D()));
 }
+
+/// What PackRows takes at a time.
+template <class Real>
+using PackTag = hn::CappedTag<Real, 8>;
+
+/// panel[c * key_block + n] = rows[n][c * stride] for `count` rows, as many as PackTag has lanes at
+/// most; the places of the others up to there hold anything. Each of the lanes has a pointer.
+template <class Real>
+HWY_NOINLINE void PackRows(const Real* const* rows, Index count, Index stride, Index channels,
+                           Real* HWY_RESTRICT panel) {
+  Index packed = 0;  // what the loop over squares leaves
+#if HWY_TARGET != HWY_SCALAR
+  // Four channels at a time of a vector of rows are transposed in registers: what is read as a
+  // vector soon after must have been written as one, or it is not there yet.
+  if constexpr (sizeof(Real) == 4) {
+    if (stride == 1) {
+      const PackTag<float> d;
+      const hn::RepartitionToWide<decltype(d)> wide;
+      for (; packed + 4 <= channels; packed += 4) {
+        const auto k0 = LoadBlocks(d, rows, packed), k1 = LoadBlocks(d, rows + 1, packed);
+        const auto k2 = LoadBlocks(d, rows + 2, packed), k3 = LoadBlocks(d, rows + 3, packed);
+        const auto low01 = hn::BitCast(wide, hn::InterleaveLower(d, k0, k1));
+        const auto low23 = hn::BitCast(wide, hn::InterleaveLower(d, k2, k3));
+        const auto high01 = hn::BitCast(wide, hn::InterleaveUpper(d, k0, k1));
+        const auto high23 = hn::BitCast(wide, hn::InterleaveUpper(d, k2, k3));
+        Real* const to = panel + packed * key_block;
+        const auto store = [&](auto quad, Index channel) HWY_ATTR {
+          hn::Store(hn::BitCast(d, quad), d, to + channel * key_block);
+        };
+        store(hn::InterleaveLower(wide, low01, low23), 0);
+        store(hn::InterleaveUpper(wide, low01, low23), 1);
+        store(hn::InterleaveLower(wide, high01, high23), 2);
+        store(hn::InterleaveUpper(wide, high01, high23), 3);
+      }
+    }
+  }
+#endif
+  if (packed == channels) return;
+  for (Index n = 0; n < count; ++n) {
+    for (Index c = packed; c < channels; ++c) panel[c * key_block + n] = rows[n][c * stride];
+  }
+}
+
+template <class Real>
+void PackKeys(const View<const Real, 2>& keys, Real* HWY_RESTRICT panel) {
+  constexpr Index lanes = LanesOf<PackTag<Real>>();
+  for (Index j = 0; j < keys.shape[0]; j += lanes) {
+    const Index count = std::min(lanes, keys.shape[0] - j);
+    const Real* key[std::size_t{lanes}];  // in the place of those that are not there the last
+    for (Index n = 0; n < lanes; ++n) {
+      key[n] = keys.data + (j + std::min(n, count - 1)) * keys.strides[0];
+    }
+    PackRows(key, count, keys.strides[1], keys.shape[1], panel + j);
+  }
+}
+
 /// Vectors of a group's row that the registers hold beside the others.
 inline constexpr int most_vectors = HWY_TARGET == HWY_AVX3 ? 4 : 2;
 /// Elements of a cache line.
@@ -625,11 +634,27 @@ HWY_INLINE void Merge(D d, Index count, Index width, std::uint64_t first, std::u
   }
 }
 
-/// out = total / sum and lse = maximum + ln(sum); 0 and -infinity for a row that saw no key.
+/// lse = maximum + ln(sum), where it is wanted; -infinity for a row that saw no key.
+template <class D, class Real = hn::TFromD<D>>
+HWY_INLINE void WriteLse(D d, const Tile<Real>& tile, const State<Real>& state,
+                         std::uint64_t seen) {
+  constexpr Real infinity = std::numeric_limits<Real>::infinity();
+  if (tile.rows[0].lse == nullptr) return;
+  for (Index r = 0; r < tile.count; r += LanesOf<D>()) {
+    const Vec<D> logs = Log(d, hn::Load(d, state.total_sums + r));
+    hn::Store(hn::Add(hn::Load(d, state.total_maxima + r), logs), d, state.shifts + r);
+  }
+  for (Index r = 0; r < tile.count; ++r) {
+    *tile.rows[r].lse = (seen >> r & 1) == 0       ? -infinity
+                        : state.total_sums[r] == 0 ? std::numeric_limits<Real>::quiet_NaN()
+                                                   : state.shifts[r];
+  }
+}
+
+/// out = total / sum, 0 for a row that saw no key; and lse.
 template <class D, class Real = hn::TFromD<D>>
 HWY_INLINE void Finish(D d, const Tile<Real>& tile, const State<Real>& state, std::uint64_t seen) {
   constexpr Index lanes = LanesOf<D>();
-  constexpr Real infinity = std::numeric_limits<Real>::infinity();
   const Index width = tile.kv->value_width(), value_dim = tile.kv->value_dim();
   const Index rows = tile.count, out_stride = tile.out_stride;
   const bool direct = out_stride == 1 && value_dim == width;
@@ -645,16 +670,7 @@ HWY_INLINE void Finish(D d, const Tile<Real>& tile, const State<Real>& state, st
     if (direct) continue;
     for (Index c = 0; c < value_dim; ++c) row.out[c * out_stride] = total[c];
   }
-  if (tile.rows[0].lse == nullptr) return;
-  for (Index r = 0; r < tile.count; r += lanes) {
-    const Vec<D> logs = Log(d, hn::Load(d, state.total_sums + r));
-    hn::Store(hn::Add(hn::Load(d, state.total_maxima + r), logs), d, state.shifts + r);
-  }
-  for (Index r = 0; r < tile.count; ++r) {
-    *tile.rows[r].lse = (seen >> r & 1) == 0       ? -infinity
-                        : state.total_sums[r] == 0 ? std::numeric_limits<Real>::quiet_NaN()
-                                                   : state.shifts[r];
-  }
+  WriteLse(d, tile, state, seen);
 }
 
 /// The keys first .. end - 1, all of one span, for one tile; returns which rows see any of them.
@@ -685,6 +701,217 @@ HWY_INLINE std::uint64_t Span(D d, const Tile<Real>& tile, KeyRange whole, KeyRa
   }
   Blocks(d, tile, state, blocks, count);
   return seen;
+}
+
+template <class Real>
+inline constexpr int few_lanes = static_cast<int>(LanesOf<PackTag<Real>>());
+template <class Real>
+using FewBits = hn::TFromD<hn::RebindToUnsigned<PackTag<Real>>>;
+
+/// The weights [keys][rows] of as many rows as PackTag has lanes, from their packed queries; their
+/// sums and maxima. Bit j of allowed[r]: row r sees key j. Lanes are rows, so that nothing crosses
+/// them, and all vectors of a stage are independent.
+template <int keys, class Real>
+HWY_NOINLINE void FewWeights(const Real* HWY_RESTRICT panel, Index head_dim, const Real* const* key,
+                             Index key_stride, Real scale, const FewBits<Real>* allowed,
+                             Real* HWY_RESTRICT weights, Real* HWY_RESTRICT sums,
+                             Real* HWY_RESTRICT maxima) {
+  const PackTag<Real> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  using V = Vec<decltype(d)>;
+  V logit[std::size_t{keys}], largest[std::size_t{keys}], sum[std::size_t{keys}];
+  HWY_UNROLL(16)
+  for (int j = 0; j < keys; ++j) logit[j] = hn::Zero(d);
+  for (Index c = 0, at = 0; c < head_dim; ++c, at += key_stride, panel += key_block) {
+    const V q = hn::Load(d, panel);
+    HWY_UNROLL(16)
+    for (int j = 0; j < keys; ++j) logit[j] = Fma(hn::Set(d, key[j][at]), q, logit[j]);
+  }
+  const V factor = hn::Set(d, scale), none = hn::Set(d, -std::numeric_limits<Real>::infinity());
+  const auto all = hn::Load(du, allowed);
+  HWY_UNROLL(16)
+  for (int j = 0; j < keys; ++j) {
+    const auto sees = hn::RebindMask(d, hn::TestBit(all, hn::Set(du, FewBits<Real>{1} << j)));
+    logit[j] = hn::IfThenElse(sees, hn::Mul(logit[j], factor), none);
+    largest[j] = logit[j];
+  }
+  // Where a logit is NaN so is all of the row, whatever the largest is.
+  for (int half = keys / 2; half > 0; half /= 2) {
+    HWY_UNROLL(8)
+    for (int j = 0; j < half; ++j) largest[j] = Larger(d, largest[j], largest[j + half]);
+  }
+  const V origin = Origin(d, largest[0]);
+  HWY_UNROLL(16)
+  for (int j = 0; j < keys; ++j) {
+    sum[j] = ExpBelowOverflow(d, hn::Sub(logit[j], origin));
+    hn::Store(sum[j], d, weights + j * few_lanes<Real>);
+  }
+  for (int half = keys / 2; half > 0; half /= 2) {
+    HWY_UNROLL(8)
+    for (int j = 0; j < half; ++j) sum[j] = hn::Add(sum[j], sum[j + half]);
+  }
+  // A row that saw no key has out 0 / 1.
+  const auto empty = hn::RebindMask(d, hn::Eq(all, hn::Zero(du)));
+  hn::Store(hn::IfThenElse(empty, hn::Set(d, Real(1)), sum[0]), d, sums);
+  hn::Store(largest[0], d, maxima);
+}
+
+/// out[r] = sum over allowed j of weights[j][r] * value[j], ascending j, over sums[r].
+template <class D, class Real = hn::TFromD<D>>
+HWY_NOINLINE void FewValues(D d, const Real* weights, const Real* sums, const Real* const* value,
+                            Index width, const FewBits<Real>* allowed, bool triangle,
+                            Real* const* out) {
+  constexpr int rows = few_lanes<Real>;
+  for (Index c = 0; c < width; c += LanesOf<D>()) {
+    Vec<D> total[std::size_t{rows}];
+    HWY_UNROLL(8)
+    for (int r = 0; r < rows; ++r) total[r] = hn::Zero(d);
+    if (triangle) {
+      HWY_UNROLL(8)
+      for (int j = 0; j < rows; ++j) {
+        const Vec<D> v = hn::LoadU(d, value[j] + c);
+        HWY_UNROLL(8)
+        for (int r = 0; r < rows; ++r) {
+          if (r >= j) total[r] = Fma(hn::Set(d, weights[j * rows + r]), v, total[r]);
+        }
+      }
+    } else {
+      HWY_UNROLL(8)
+      for (int r = 0; r < rows; ++r) {
+        for (FewBits<Real> left = allowed[r]; left != 0; left &= left - 1) {
+          const int j = std::countr_zero(left);
+          total[r] = Fma(hn::Set(d, weights[j * rows + r]), hn::LoadU(d, value[j] + c), total[r]);
+        }
+      }
+    }
+    HWY_UNROLL(8)
+    for (int r = 0; r < rows; ++r)
+      hn::StoreU(hn::Div(total[r], hn::Set(d, sums[r])), d, out[r] + c);
+  }
+}
+
+/// Rows of a tile, as many as PackTag has lanes at most, and the few keys that they read.
+template <int keys, class Real>
+struct FewKeys {
+  const Real* key[std::size_t{keys}];
+  const Real* value[std::size_t{keys}];
+  const Real* query[std::size_t{few_lanes<Real>}];
+  Real* out[std::size_t{few_lanes<Real>}];
+  alignas(64) FewBits<Real> allowed[std::size_t{few_lanes<Real>}];  ///< bit j: the row sees key j
+  Real* sums;
+  Real* maxima;
+  const TileRow<Real>* row;
+  Index count;
+  Index key_stride;  ///< from channel to channel
+  bool triangle;     ///< row r sees keys 0 .. r
+
+  /// Everything but sums and maxima, of the tile's rows from `first` on. They go straight to the
+  /// result or, row after row, to `total` where that is not null.
+  HWY_NOINLINE void LookAt(const Tile<Real>& tile, const PackedBlock<Real>& block, Index first,
+                           Real* total) {
+    constexpr int rows = few_lanes<Real>;
+    const KeysAndValues<Real>& kv = *tile.kv;
+    const bool panels = block.panel != nullptr;
+    const Real* at_key = panels ? block.panel : kv.keys.data;
+    const Real* at_value = block.values;
+    const Index key_step = panels ? 1 : kv.keys.strides[0], value_step = block.values_stride;
+    const Index there = kv.count();
+    key_stride = panels ? key_block : kv.keys.strides[1];
+    row = tile.rows + first;
+    count = std::min<Index>(rows, tile.count - first);
+    // Keys that are not there are the last again, and no row sees them; rows that are not there do
+    // what the last does.
+    HWY_UNROLL(16)
+    for (Index j = 0; j < keys; ++j) {
+      key[j] = at_key;
+      value[j] = at_value;
+      at_key += j + 1 < there ? key_step : 0;
+      at_value += j + 1 < there ? value_step : 0;
+    }
+    const TileRow<Real>* at = row;
+    FewBits<Real> differ = 0;
+    HWY_UNROLL(8)
+    for (Index r = 0; r < rows; ++r) {
+      query[r] = at->q;
+      out[r] = at->out;
+      allowed[r] = (FewBits<Real>{1} << at->keys.end) - (FewBits<Real>{1} << at->keys.begin);
+      differ |= allowed[r] ^ ((FewBits<Real>{2} << r) - 1);
+      at += r + 1 < count ? 1 : 0;
+    }
+    triangle = differ == 0 && first == 0 && count == rows;
+    if (total != nullptr) {
+      for (Index r = 0; r < rows; ++r) out[r] = total + r * kv.value_width();
+    }
+    if (tile.mask->index() == 0) return;
+    triangle = false;
+    for (Index r = 0; r < rows; ++r) {
+      allowed[r] = static_cast<FewBits<Real>>(MaskedBits<Real>(
+          allowed[r], *tile.mask, row[std::min(r, count - 1)], tile.first_key, nullptr));
+    }
+  }
+};
+
+/// What Span, Merge and Finish do in general, for tiles with `keys` keys each at most. In general
+/// logits and weights go through memory, stage by stage for all rows, and what that takes beside
+/// the arithmetic is most of the time of a small call. Here the tiles may be those of several
+/// heads, so that the waits of one are the work of another. Precondition: logits are scores or
+/// -infinity.
+template <int keys, class D, class Real = hn::TFromD<D>>
+HWY_NOINLINE void RunFewKeys(D d, const Tile<Real>* tiles, Index tile_count,
+                             const State<Real>& memory) {
+  constexpr int rows = few_lanes<Real>;
+  constexpr Index most = 4;
+  static_assert(most * rows <= key_block && most * keys <= tile_rows * key_block / rows);
+  const Index head_dim = tiles->kv->head_dim(), width = tiles->kv->value_width();
+  const Index value_dim = tiles->kv->value_dim();
+  const bool direct = tiles->out_stride == 1 && value_dim == width;
+  FewKeys<keys, Real> all[std::size_t{most}];
+  Index used = 0;
+  const auto run = [&]() HWY_ATTR {
+    for (Index n = 0; n < used; ++n) {
+      PackRows(all[n].query, Index{rows}, tiles->q_stride, head_dim, memory.panel + n * rows);
+    }
+    for (Index n = 0; n < used; ++n) {
+      FewWeights<keys>(memory.panel + n * rows, head_dim, all[n].key, all[n].key_stride,
+                       tiles->scale, all[n].allowed, memory.s + n * keys * rows, all[n].sums,
+                       all[n].maxima);
+    }
+    for (Index n = 0; n < used; ++n) {
+      FewValues(d, memory.s + n * keys * rows, all[n].sums, all[n].value, width, all[n].allowed,
+                all[n].triangle, all[n].out);
+      if (direct) continue;
+      for (Index r = 0; r < all[n].count; ++r) {
+        Real* const out = all[n].row[r].out;
+        for (Index c = 0; c < value_dim; ++c) out[c * tiles->out_stride] = all[n].out[r][c];
+      }
+    }
+    used = 0;
+  };
+  for (Index t = 0; t < tile_count; ++t) {
+    const Tile<Real>& tile = tiles[t];
+    const KeysAndValues<Real>& kv = *tile.kv;
+    PackedBlock<Real> block{kv.panels, kv.rows, kv.rows_stride};
+    if (kv.rows == nullptr) {
+      Real* const copy = memory.rows + t * keys * width;
+      pack_rows(kv.values, width, copy);
+      block.values = copy;
+      block.values_stride = width;
+    }
+    if (kv.count() == 0) block.panel = memory.panel;  // any memory that may be read
+    for (Index first = 0; first < tile.count; first += rows) {
+      FewKeys<keys, Real>& now = all[used];
+      const Index place = t * tile_rows + first;
+      now.sums = memory.total_sums + place;
+      now.maxima = memory.total_maxima + place;
+      now.LookAt(tile, block, first, direct ? nullptr : memory.total + place * width);
+      if (++used == most) run();
+    }
+  }
+  run();
+  if (tiles->rows->lse == nullptr) return;
+  for (Index t = 0; t < tile_count; ++t) {
+    WriteLse(d, tiles[t], memory.of_tile(*tiles[t].kv, t), all_keys);
+  }
 }
 
 /// Some rows, from `first_row` on, of a tile whose keys fill one vector of `key_tag` at
@@ -765,10 +992,8 @@ HWY_INLINE std::uint64_t OneVectorGroup(D d, KeyTag key_tag, const Tile<Real>& t
   return seen;
 }
 
-/// What Span and Merge do in general, for a tile with so few keys that a row's logits and weights
-/// fit one vector. In general they go through memory, stage by stage for all rows, and what that
-/// takes beside the arithmetic is most of the time of a small call. Precondition: logits are scores
-/// or -infinity. Returns which rows see a key.
+/// The same as RunFewKeys where keys are packed and so few that a row's logits and weights fit one
+/// vector: lanes are keys. What Span and Merge do in general; returns which rows see a key.
 template <class D, class KeyTag, class Real = hn::TFromD<D>>
 HWY_INLINE std::uint64_t OneVector(D d, KeyTag key_tag, const Tile<Real>& tile,
                                    const State<Real>& state) {
@@ -783,22 +1008,11 @@ HWY_INLINE std::uint64_t OneVector(D d, KeyTag key_tag, const Tile<Real>& tile,
   return seen;
 }
 
-template <class Real>
-void RunTiles(const Tile<Real>* tiles, Index count, Real* workspace) {
-  const hn::CappedTag<Real, 64 / sizeof(Real)> d;
+/// Spans of keys, one after the other, for all tiles.
+template <class D, class Real = hn::TFromD<D>>
+HWY_NOINLINE void ManyKeys(D d, const Tile<Real>* tiles, Index count, const State<Real>& memory) {
   const KeysAndValues<Real>& kv = *tiles->kv;
   const Index head_dim = kv.head_dim(), width = kv.value_width();
-  const State<Real> memory(workspace, kv, count);
-  // Numbers of a mask are added to scores; booleans are not.
-  if (count == 1 && kv.count() <= LanesOf<decltype(d)>() && tiles->softcap == 0 &&
-      tiles->mask->index() <= 1) {
-    const hn::CappedTag<Real, hn::MaxLanes(d) / 2 + (hn::MaxLanes(d) == 1)> half;
-    const std::uint64_t rows = kv.count() <= LanesOf<decltype(half)>()
-                                   ? OneVector(d, half, *tiles, memory)
-                                   : OneVector(d, d, *tiles, memory);
-    Finish(d, *tiles, memory, rows);
-    return;
-  }
   KeyRange any[std::size_t{task_tiles}], whole[std::size_t{task_tiles}];  // that rows see
   std::uint64_t seen[std::size_t{task_tiles}] = {};                       // bit r: row r saw a key
   Index end = 0;
@@ -848,6 +1062,27 @@ void RunTiles(const Tile<Real>* tiles, Index count, Real* workspace) {
     }
   }
   for (Index t = 0; t < count; ++t) Finish(d, tiles[t], memory.of_tile(kv, t), seen[t]);
+}
+
+template <class Real>
+void RunTiles(const Tile<Real>* tiles, Index count, Real* workspace) {
+  const hn::CappedTag<Real, 64 / sizeof(Real)> d;
+  const KeysAndValues<Real>& kv = *tiles->kv;
+  const State<Real> memory(workspace, kv, count);
+  if (!tiles->few_keys) return ManyKeys(d, tiles, count, memory);
+  if (kv.panels == nullptr) {
+    Index keys = 0;
+    for (Index t = 0; t < count; ++t) keys = std::max(keys, tiles[t].kv->count());
+    constexpr int half = few_keys / 2;
+    return keys <= half ? RunFewKeys<half>(d, tiles, count, memory)
+                        : RunFewKeys<few_keys>(d, tiles, count, memory);
+  }
+  if (kv.count() > LanesOf<decltype(d)>()) return ManyKeys(d, tiles, count, memory);
+  const hn::CappedTag<Real, hn::MaxLanes(d) / 2 + (hn::MaxLanes(d) == 1)> half;
+  const std::uint64_t rows = kv.count() <= LanesOf<decltype(half)>()
+                                 ? OneVector(d, half, *tiles, memory)
+                                 : OneVector(d, d, *tiles, memory);
+  Finish(d, *tiles, memory, rows);
 }
 
 void RunTilesFloat(const Tile<float>* tiles, Index count, float* workspace) {

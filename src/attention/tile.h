@@ -13,6 +13,8 @@ inline constexpr Index tile_groups = 8;
 inline constexpr Index tile_rows = group_rows * tile_groups;
 /// Tiles in a task at most: what shares one pass over a span of keys.
 inline constexpr Index task_tiles = 4;
+/// With so few keys each has a lane of the sums to itself, and tiles take a shorter way.
+inline constexpr int few_keys = sum_lanes;
 
 /// Elements of a row of `dim`, rounded up to whole vectors of 64 bytes.
 template <class Scalar>
@@ -60,6 +62,7 @@ struct Tile {
   Scalar softcap;  ///< none when 0
   const Mask* mask;
   Index first_key;  ///< the sequence's first key as a column of the mask
+  bool few_keys;    ///< logits are scores or -infinity, of headproof::few_keys keys at most
 };
 
 /// Elements of memory that a task of `tiles` tiles works in.
@@ -70,7 +73,8 @@ Index tile_workspace(const KeysAndValues<Scalar>& kv, Index tiles) {
          3 * sum_lanes + tiles * tile_rows * (kv.head_dim() + width + 4);
 }
 
-/// out and lse of the rows of `count` tiles of the same keys and values, in the canonical order,
+/// out and lse of the rows of `count` tiles of the same keys and values, or with few keys that are
+/// not packed of any of the same dimensions and strides of channels, in the canonical order,
 /// with the best instructions of this CPU; count <= task_tiles. The workspace has
 /// tile_workspace(kv, count) elements and is aligned to 64 bytes.
 void run_tiles(const Tile<float>* tiles, Index count, float* workspace);
