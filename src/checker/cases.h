@@ -44,19 +44,24 @@ std::string note_of(const Judged& judged);
 /// One command line that runs a case again.
 std::string replay_line(const CheckOptions& options, std::string_view id, int case_number);
 
-/// Tries case after case until one does not hold, and writes down what became of the theorem.
+/// Tries case after case until one does not hold, and writes down what became of the theorem; goes
+/// on where an earlier call for the same report ran out of time.
 /// draw(number, regime) gives a case's problem, judge(problem) a `Judged`, and
 /// found(problem, judged, number, regime) is called for the case that does not hold.
 template <class Draw, class Judge, class Found>
 void run_cases(const CheckOptions& options, const std::vector<std::string_view>& regimes,
                Clock::time_point deadline, TheoremReport& report, Draw&& draw, Judge&& judge,
                Found&& found) {
-  report.outcome = Outcome::not_applicable;
-  report.why = regimes.empty() ? "none of the chosen regimes is for it"
-                               : "no problem was one that it speaks of";
-  for (int n = 0; n < options.cases && !regimes.empty(); ++n) {
+  const int first = report.cases;
+  if (first == 0 || report.outcome == Outcome::not_applicable) {
+    report.outcome = Outcome::not_applicable;
+    report.why = regimes.empty() ? "none of the chosen regimes is for it"
+                                 : "no problem was one that it speaks of";
+  }
+  report.out_of_time = false;
+  for (int n = first; n < options.cases && !regimes.empty(); ++n) {
     if (options.case_number >= 0 && n != options.case_number) continue;
-    if (Clock::now() > deadline && report.cases > 0 && options.case_number < 0) {
+    if (Clock::now() > deadline && report.cases > first && options.case_number < 0) {
       report.out_of_time = true;
       if (report.outcome == Outcome::not_applicable) {
         report.why = "time ran out before a problem that it speaks of";

@@ -38,8 +38,8 @@ class Checker {
         only_(subject.only_problem()),
         asker_(subject, report.domain, report.conventions) {}
 
-  TheoremReport run(const AttentionTheorem& theorem, Clock::time_point deadline) {
-    TheoremReport report;
+  /// Goes on where `report` ran out of time.
+  void run(const AttentionTheorem& theorem, Clock::time_point deadline, TheoremReport& report) {
     report.id = theorem.id;
     report.title = theorem.title;
     report.statement = theorem.statement;
@@ -48,7 +48,7 @@ class Checker {
       if (asker_.has(feature)) continue;
       report.outcome = Outcome::not_applicable;
       report.why = "the subject does not offer " + std::string(name_of(feature));
-      return report;
+      return;
     }
     CheckOptions chosen = options_;
     if (only_) chosen.cases = 1;
@@ -63,7 +63,6 @@ class Checker {
         [&](AttentionProblem problem, Judged judged, int n, std::string_view regime) {
           found(theorem, std::move(problem), std::move(judged), n, std::string(regime), report);
         });
-    return report;
   }
 
  private:
@@ -184,17 +183,28 @@ Report check(AttentionSubject& subject, const CheckOptions& options) {
     if (options.identify_only ? for_identity : wanted) chosen.push_back(&theorem);
   }
   Checker checker(subject, options, report);
-  for (std::size_t at = 0; at < chosen.size(); ++at) {
-    if (options.progress) {
-      options.progress(chosen[at]->id,
-                       static_cast<double>(at) / static_cast<double>(chosen.size()));
+  std::vector<TheoremReport> results(chosen.size());
+  // First all of them, then, in the time that is left, those for which it was too short.
+  for (bool again : {false, true}) {
+    std::vector<std::size_t> waiting;
+    for (std::size_t at = 0; at < chosen.size(); ++at) {
+      if (!again || results[at].out_of_time) waiting.push_back(at);
     }
-    // What is left of the time is shared among what is left of the theorems.
-    const double left = std::max(0.0, options.seconds - since(start));
-    const auto share =
-        std::chrono::duration<double>(left / static_cast<double>(chosen.size() - at));
-    TheoremReport result =
-        checker.run(*chosen[at], Clock::now() + std::chrono::duration_cast<Clock::duration>(share));
+    for (std::size_t n = 0; n < waiting.size(); ++n) {
+      const AttentionTheorem& theorem = *chosen[waiting[n]];
+      if (options.progress) {
+        options.progress(theorem.id, static_cast<double>(n) / static_cast<double>(waiting.size()));
+      }
+      // What is left of the time is shared among what is left of the theorems.
+      const double left = options.seconds - since(start);
+      if (again && left <= 0) break;
+      const auto share = std::chrono::duration<double>(std::max(0.0, left) /
+                                                       static_cast<double>(waiting.size() - n));
+      checker.run(theorem, Clock::now() + std::chrono::duration_cast<Clock::duration>(share),
+                  results[waiting[n]]);
+    }
+  }
+  for (TheoremReport& result : results) {
     const std::string_view bitwise = bitwise_name(result.id);
     if (!bitwise.empty() &&
         (result.outcome == Outcome::holds || result.outcome == Outcome::violated)) {
