@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <utility>
 
@@ -37,6 +38,16 @@ std::optional<Place> worst(const Tensor<double, 4>& is, const Tensor<double, 4>&
     }
   }
   return place;
+}
+
+/// The batch element and head of the problem that the sentence names; the first ones otherwise.
+std::array<Index, 2> named_in(const std::string& note, const AttentionProblem& problem) {
+  long long b = 0, h = 0;
+  const std::size_t at = note.find("batch ");
+  const bool named = at != std::string::npos &&
+                     std::sscanf(note.c_str() + at, "batch %lld, head %lld", &b, &h) == 2;
+  const bool inside = b >= 0 && b < problem.batch() && h >= 0 && h < problem.num_heads();
+  return named && inside ? std::array<Index, 2>{b, h} : std::array<Index, 2>{0, 0};
 }
 
 /// Axes of size 1 stand for all.
@@ -80,10 +91,11 @@ CounterexampleView view_of(const Counterexample& example, const Domain& domain,
 
   CounterexampleView view;
   if (problem.batch() == 0 || problem.num_heads() == 0 || problem.num_kv_heads() == 0) return view;
-  if (const auto& place = wrong_A ? wrong_A : wrong_out) {
-    view.batch = (*place)[0];
-    view.head = (*place)[1];
-  }
+  const auto& place = wrong_A ? wrong_A : wrong_out;
+  const auto [batch, head] =
+      place ? std::array{(*place)[0], (*place)[1]} : named_in(example.note, problem);
+  view.batch = batch;
+  view.head = head;
   const Index b = view.batch, h = view.head;
   const Index kv_head = conventions.kv_map == "tiled"
                             ? h % problem.num_kv_heads()

@@ -138,7 +138,10 @@ class Prober {
   }
 
   AttentionReply reply(const AttentionProblem& problem) {
-    return Asker(subject_, probed_.domain, {}).reply(problem);
+    // Each thing is tried alone, with the mask or without, and no combination is to blame.
+    Domain alone = probed_.domain;
+    alone.features.set(Feature::non_causal, false);
+    return Asker(subject_, alone, {}).reply(problem);
   }
 
   bool answers(std::string what, const AttentionProblem& problem) {

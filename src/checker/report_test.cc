@@ -172,6 +172,93 @@ TEST(Report, WhatAFunctionThrowsIsNoAnswer) {
   EXPECT_TRUE(contains(report.text(), "it threw: no such tile")) << report.text();
 }
 
+TEST(Report, ShowsTheHeadThatTheSentenceNames) {
+  Domain domain = plain_domain();
+  domain.features.set(Feature::lse, true);
+  CheckOptions options = few();
+  options.theorems = {"num-lse"};
+  const auto wrong_in_head_1 = [](const AttentionProblem& problem) {
+    AttentionReply reply = right(problem);
+    auto& lse = std::get<AttentionAnswer>(reply).lse;
+    if (lse && problem.num_heads() > 1) (*lse)(0, 1, 0) += 1;
+    return reply;
+  };
+  const std::string text = check(wrong_in_head_1, options, domain).text();
+  EXPECT_TRUE(contains(text, "shown: batch 0, head 1")) << text;
+}
+
+TEST(Report, ADeclarationThatIsNotKeptIsTold) {
+  Domain domain = plain_domain();
+  domain.features.set(Feature::lse, true);
+  domain.features.set(Feature::weights, true);
+  domain.features.set(Feature::strides, true);
+  const auto breaks = [](const AttentionProblem& problem) -> AttentionReply {
+    if (problem.want_lse) return Refusal{Refusal::Kind::crashed, "signal 11"};
+    if (problem.want_weights) return Refusal{Refusal::Kind::failed, "no weights today"};
+    if (problem.strided) return Refusal{Refusal::Kind::unsupported, "dense inputs only"};
+    return right(problem);
+  };
+  const Report report = check(breaks, few(), domain);
+  EXPECT_EQ(report.exit_code(), 3);
+  ASSERT_EQ(report.theorems.size(), 3U);
+  EXPECT_EQ(report.theorems[0].id, "answers");
+  EXPECT_EQ(report.theorems[0].outcome, Outcome::crashed);
+  EXPECT_EQ(report.theorems[0].why, "asked for lse: signal 11");
+  EXPECT_EQ(report.theorems[1].outcome, Outcome::holds);
+  const std::string text = report.text();
+  EXPECT_TRUE(contains(text, "fails at        lse: signal 11")) << text;
+  EXPECT_TRUE(contains(text, "weights: no weights today")) << text;
+  EXPECT_FALSE(contains(text, "dense inputs only")) << text;
+}
+
+TEST(Report, DomainsOfFewSizesAreAskedInside) {
+  Domain domain = plain_domain();
+  domain.head_dims = {40};
+  domain.length_multiple = 3;
+  domain.max_length = 10;
+  const auto strict = [](const AttentionProblem& problem) -> AttentionReply {
+    const Index length = problem.seq_len_q();
+    if (problem.head_dim() != 40 || length % 3 != 0 || length > 10) {
+      return Refusal{Refusal::Kind::failed, "outside"};
+    }
+    return right(problem);
+  };
+  const Report report = check(strict, few(), domain);
+  EXPECT_EQ(report.exit_code(), 0) << report.text();
+  EXPECT_TRUE(report.declined.empty()) << report.text();
+  EXPECT_TRUE(contains(report.text(), "in multiples of 3 up to 10")) << report.text();
+
+  domain.max_length = 2;
+  const Report none = check(right, few(), domain);
+  EXPECT_EQ(none.exit_code(), 3);
+  EXPECT_TRUE(contains(none.text(), "max_length 2 is below its length_multiple 3")) << none.text();
+}
+
+TEST(Report, AnswersThatVaryAreToldAsTheyWere) {
+  int calls = 0;
+  const auto now_and_then = [&calls](const AttentionProblem& problem) {
+    AttentionReply reply = right(problem);
+    if (++calls % 64 == 0) *std::get<AttentionAnswer>(reply).out.begin() += 1;
+    return reply;
+  };
+  CheckOptions options = few();
+  options.theorems = {"num-accuracy"};
+  options.cases = 64;
+  const Report report = check(now_and_then, options);
+  ASSERT_EQ(report.theorems.size(), 1U);
+  EXPECT_EQ(report.theorems[0].outcome, Outcome::violated) << calls;
+  EXPECT_TRUE(contains(report.theorems[0].counterexample->note, "the answers vary"));
+}
+
+TEST(Report, TimeThatRunsOutIsTold) {
+  CheckOptions options = few();
+  options.seconds = 1e-9;
+  const Report report = check(right, options);
+  EXPECT_TRUE(contains(report.text(), "2 hold; time ran out on 2")) << report.text();
+  options.seconds = 60;
+  EXPECT_FALSE(contains(check(right, options).text(), "time ran out"));
+}
+
 TEST(Report, AsJsonHoldsEverything) {
   const auto document = nlohmann::json::parse(report_json(check(leaky, few())));
   EXPECT_EQ(document["schema_version"], 1);

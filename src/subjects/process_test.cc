@@ -502,6 +502,15 @@ TEST_F(PythonSubjects, TemplatesAnswerAsTheDefinitionDoes) {
   }
 }
 
+TEST_F(PythonSubjects, MayTakePositionsOnly) {
+  const auto subject = python(
+      "def f(q, k, v, /, scale=2.0, *, is_causal):\n"
+      "  return v * 0 + float(scale) if is_causal else v\n");
+  const AttentionReply reply = subject->attend(plain());
+  ASSERT_TRUE(std::holds_alternative<AttentionAnswer>(reply)) << std::get<Refusal>(reply).why;
+  EXPECT_EQ(std::get<AttentionAnswer>(reply).out(0, 0, 0, 0), 2);
+}
+
 TEST_F(PythonSubjects, OfferWhatTheirSignatureNames) {
   const auto features = [&](const std::string& signature, const std::string& more = "") {
     return python("def f(" + signature + "):\n  return v\n" + more)->domain().features;

@@ -216,6 +216,16 @@ def has_signature(function):
         return False
 
 
+def by_name(function):
+    """The function, to be called with keywords even where its signature takes positions only."""
+    parameters = inspect.signature(function).parameters.values() if has_signature(function) else ()
+    first = [p for p in parameters if p.kind is p.POSITIONAL_ONLY]
+
+    def call(**given):
+        return function(*[given.pop(p.name, p.default) for p in first], **given)
+    return call if first else function
+
+
 # Features by the names of parameters; the first that a signature has is used.
 OPTIONS = {
     "scale": ["scale", "softmax_scale"],
@@ -243,7 +253,7 @@ class Server:
             raise Stop(f"{target} is not callable; it is {type(function).__name__}")
         # What a signature cannot say.
         self.declared = dict(getattr(function, "headproof", {}))
-        self.function, self.target, self.kind = function, target, kind
+        self.function, self.target, self.kind = by_name(function), target, kind
         self.framework = self.declared.pop("framework", framework)
         self.dtype = self.declared.pop("dtype", dtype)
         self.layout = self.declared.pop("layout", layout)

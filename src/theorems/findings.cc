@@ -1,5 +1,6 @@
 #include "theorems/findings.h"
 
+#include <cmath>
 #include <cstdio>
 #include <utility>
 
@@ -14,6 +15,7 @@ std::string where(Index batch, Index query, Index key) {
 }
 
 std::string number(double value) {
+  if (std::isnan(value)) return "nan";  // of either sign
   char text[32];
   std::snprintf(text, sizeof text, "%.6g", value);
   return text;
