@@ -44,7 +44,7 @@ Tensor<T, Rank> part(const Tensor<T, Rank>& tensor, std::size_t axis, Index firs
                      bool broadcast = false) {
   if (broadcast && tensor.shape()[axis] == 1) return tensor;
   View<const T, Rank> view = tensor.view();
-  view.data += first * view.strides[axis];
+  if (view.data != nullptr) view.data += first * view.strides[axis];
   view.shape[axis] = count;
   return Tensor<T, Rank>(view);
 }
