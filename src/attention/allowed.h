@@ -20,6 +20,7 @@ struct KeyRange {
 /// What causality, windows and lengths allow in one sequence of the batch, before the mask.
 class VisibleKeys {
  public:
+  VisibleKeys() {}  // without values
   VisibleKeys(const AttentionOptions& options, Index b, Index seq_len_q, Index seq_len_k)
       : first_(options.first_key.size() == 0 ? 0 : options.first_key(b)),
         end_(options.key_length.size() == 0 ? seq_len_k : options.key_length(b)),
@@ -31,11 +32,13 @@ class VisibleKeys {
   /// Where the sequence's keys lie: blocks of keys are counted from the first.
   KeyRange sequence() const { return {first_, end_}; }
 
+  /// What query i might see in a sequence without ends; query i + 1 might see what is one later.
+  KeyRange around(Index i) const { return {offset_ + i - before_, offset_ + i + after_ + 1}; }
+
   /// What query i may see.
   KeyRange of(Index i) const {
-    const Index position = offset_ + i;
-    const Index begin = std::max(first_, position - before_);
-    const Index end = std::min(end_, position + after_ + 1);
+    const KeyRange near = around(i);
+    const Index begin = std::max(first_, near.begin), end = std::min(end_, near.end);
     return begin < end ? KeyRange{begin, end} : KeyRange{};
   }
 

@@ -458,7 +458,7 @@ Status attention_backward_into(View<const Scalar, 4> q, View<const Scalar, 4> k,
       }
     });
   }
-  if (progress.stopped()) return Error{"attention_backward was stopped by its progress callback"};
+  if (const Status done = progress.status("attention_backward"); !done) return done;
   share_out(heads, parallel, no_state,
             [&](int, Index head) { backward.finish(head / num_kv_heads, head % num_kv_heads); });
   return std::monostate();

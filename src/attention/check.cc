@@ -175,17 +175,17 @@ std::optional<Error> shape_error(const AnyView& view, const std::array<Index, 4>
 }
 
 std::optional<Error> data_error(const AnyView& view) {
-  if (is_empty(view)) return std::nullopt;
-  if (view.data == nullptr) {
-    return Error{std::string(view.name) + " has shape " + text_of(view, view.shape) +
-                 ", but its data is null"};
-  }
   // Where all numbers are small, so is what they reach.
   Index bits = 0;
   for (std::size_t axis = 0; axis < view.rank; ++axis) {
     bits |= view.shape[axis] | view.strides[axis];
   }
-  if (bits >= 0 && bits < Index{1} << 27) return std::nullopt;
+  if (view.data != nullptr && bits >= 0 && bits < Index{1} << 27) return std::nullopt;
+  if (is_empty(view)) return std::nullopt;
+  if (view.data == nullptr) {
+    return Error{std::string(view.name) + " has shape " + text_of(view, view.shape) +
+                 ", but its data is null"};
+  }
   // A double, because this is where numbers may be too large for an Index.
   double reach = 0;
   for (std::size_t axis = 0; axis < view.rank; ++axis) {

@@ -13,13 +13,16 @@ namespace headproof {
 class StandardFloatMode {
  public:
 #if defined(__SSE__)
+  // Writing the register takes as long as a hundred additions: it is written when it has to be.
   StandardFloatMode() : before_(_mm_getcsr()) {
-    constexpr unsigned rounding = 0x6000, subnormals = 0x8040;  // RC; FTZ and DAZ
-    _mm_setcsr(before_ & ~(rounding | subnormals));
+    if ((before_ & other_modes) != 0) _mm_setcsr(before_ & ~other_modes);
   }
-  ~StandardFloatMode() { _mm_setcsr(before_); }
+  ~StandardFloatMode() {
+    if ((before_ & other_modes) != 0) _mm_setcsr(before_);
+  }
 
  private:
+  static constexpr unsigned other_modes = 0x6000 | 0x8040;  // RC; FTZ and DAZ
   unsigned before_;
 #elif defined(__aarch64__)
   StandardFloatMode() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "attention/few_keys.h"
 #include "attention/parallel.h"
 #include "attention/workspace.h"
 
@@ -14,115 +15,10 @@ std::size_t bytes_of(Index elements) {
   return static_cast<std::size_t>(elements) * sizeof(Scalar);
 }
 
-/// Where row i of sequence b and head h lies; nowhere in a view without memory.
-template <class T, std::size_t Rank>
-T* row_of(const View<T, Rank>& view, Index b, Index h, Index i) {
-  if (view.data == nullptr) return nullptr;
-  return view.data + b * view.strides[0] + h * view.strides[1] + i * view.strides[2];
-}
-
-/// Multiply-adds below which a call is over before other threads are awake.
-constexpr double serial_work = 1 << 18;
 /// Heads are taken together while their packed keys and values stay below this.
 constexpr Index packed_bytes = Index{12} << 20;
 /// What a core keeps near itself of keys and values.
 constexpr Index cached_bytes = Index{1} << 20;
-
-/// One forward pass. The query rows of all heads that read one key/value head are rows of the same
-/// tiles: row r is query r / group of the group's head r % group.
-template <class Scalar>
-class Forward {
- public:
-  Forward(const View<const Scalar, 4>& q, Index num_kv_heads, Index seq_len_k,
-          const AttentionOptions& options, const View<Scalar, 4>& out, const View<Scalar, 3>& lse)
-      : q_(q),
-        options_(options),
-        out_(out),
-        lse_(lse),
-        seq_len_k_(seq_len_k),
-        num_kv_heads_(num_kv_heads),
-        group_(num_kv_heads == 0 ? 1 : q.shape[1] / num_kv_heads),
-        scale_(scale_of<Scalar>(options, q.shape[3])) {}
-
-  /// Query rows of a key/value head.
-  Index rows() const { return group_ * q_.shape[2]; }
-  Index heads() const { return q_.shape[0] * num_kv_heads_; }
-
-  /// Whether a head's rows, one tile of them, take the shorter way of few keys. Numbers of a mask
-  /// are added to scores; booleans are not.
-  bool few_keys() const {
-    return seq_len_k_ <= headproof::few_keys && options_.softcap == 0 && options_.mask.index() <= 1;
-  }
-
-  /// Tiles and what they are made of. It has no initial values, which would take longer than a
-  /// small task.
-  struct Task {
-    Index used = 0;
-    std::array<KeysAndValues<Scalar>, std::size_t{task_tiles}> kv;
-    std::array<Tile<Scalar>, std::size_t{task_tiles}> tiles;
-    std::array<TileRow<Scalar>, std::size_t{task_tiles * tile_rows}> rows;
-  };
-
-  /// The rows from `first_row` on, `tiles` tiles at most, of the queries of sequence b that read
-  /// key/value head h join a task.
-  void add(const KeysAndValues<Scalar>& kv, Index b, Index h, Index first_row, Index tiles,
-           Task& task) const {
-    const VisibleKeys visible(options_, b, q_.shape[2], seq_len_k_);
-    const Index first_key = visible.sequence().begin;
-    TileRow<Scalar>* const all = &task.rows[static_cast<std::size_t>(task.used * tile_rows)];
-    const Index count = std::min(tiles * tile_rows, rows() - first_row);
-    // From row to row; a view without memory has none.
-    const Index q_step = q_.data == nullptr ? 0 : q_.strides[2];
-    const Index out_step = out_.data == nullptr ? 0 : out_.strides[2];
-    const Index lse_step = lse_.data == nullptr ? 0 : lse_.strides[2];
-    const Index first_query = first_row == 0 ? 0 : first_row / group_;
-    const Index first_in_group = first_row - first_query * group_;
-    for (Index g = 0; g < group_; ++g) {
-      const Index query_head = h * group_ + g;
-      // Of this head, query first_query was among the rows before, or it is row g - first_in_group.
-      const bool was_before = g < first_in_group;
-      Index i = first_query + (was_before ? 1 : 0);
-      const Scalar* q = row_of(q_, b, query_head, i);
-      Scalar* out = row_of(out_, b, query_head, i);
-      Scalar* lse = row_of(lse_, b, query_head, i);
-      for (Index r = g - first_in_group + (was_before ? group_ : 0); r < count; r += group_, ++i) {
-        const KeyRange keys = visible.of(i);
-        const bool any = keys.begin < keys.end;
-        all[r] = {.q = q,
-                  .out = out,
-                  .lse = lse,
-                  .keys = {any ? keys.begin - first_key : 0, any ? keys.end - first_key : 0},
-                  .b = b,
-                  .h = query_head,
-                  .i = i};
-        q += q_step;
-        out += out_step;
-        lse += lse_step;
-      }
-    }
-    for (Index r = 0; r < count; r += tile_rows) {
-      task.tiles[static_cast<std::size_t>(task.used++)] = {
-          .kv = &kv,
-          .rows = all + r,
-          .count = std::min(tile_rows, count - r),
-          .q_stride = q_.strides[3],
-          .out_stride = out_.strides[3],
-          .scale = scale_,
-          .softcap = static_cast<Scalar>(options_.softcap),
-          .mask = &options_.mask,
-          .first_key = first_key,
-          .few_keys = few_keys()};
-    }
-  }
-
- private:
-  const View<const Scalar, 4>& q_;
-  const AttentionOptions& options_;
-  const View<Scalar, 4>& out_;
-  const View<Scalar, 3>& lse_;
-  const Index seq_len_k_, num_kv_heads_, group_;
-  const Scalar scale_;
-};
 
 }  // namespace
 
@@ -146,28 +42,34 @@ Status attention_fused(const View<const Scalar, 4>& q, Index num_kv_heads, Index
                        const KeysAndValuesSource<Scalar>& source, const AttentionOptions& options,
                        const View<Scalar, 4>& out, const View<Scalar, 3>& lse) {
   const StandardFloatMode mode;
-  const Forward<Scalar> forward(q, num_kv_heads, seq_len_k, options, out, lse);
-  const Index heads = forward.heads(), rows = forward.rows();
+  const Index heads = q.shape[0] * num_kv_heads;
+  const Index group = num_kv_heads == 0 ? 1 : q.shape[1] / num_kv_heads;
+  const Index rows = group * q.shape[2];  // of a key/value head
   if (heads == 0 || rows == 0) return std::monostate();
+  const auto visible_in = [&](Index b) { return VisibleKeys(options, b, q.shape[2], seq_len_k); };
   KeysAndValues<Scalar> example;
-  source(0, 0, example);
+  source(0, 0, visible_in(0).sequence(), example);
   const Index head_dim = example.head_dim(), width = example.value_width();
   const double work =
       static_cast<double>(heads * rows) * static_cast<double>(seq_len_k * (head_dim + width));
-  const bool parallel = work > serial_work;
+  const bool parallel = work > forward_serial_work;
   // Where a head's keys and values do not fit a core's cache, several tiles share a span of them.
   const Index head_bytes = static_cast<Index>(bytes_of<Scalar>(seq_len_k * (head_dim + width)));
   const Index tiles = head_bytes > cached_bytes ? task_tiles : 1;
   const Index tasks = (rows + tiles * tile_rows - 1) / (tiles * tile_rows);
-  // Few keys do not fill the pipelines: several heads go through a stage together.
-  // A cache keeps them packed; there the first sequence may be empty and have neither.
+  // A cache keeps keys packed; there the first sequence may be empty and have neither.
   const bool packed_before = example.keys.data == nullptr;
-  const bool few = forward.few_keys() && !packed_before;
-  const Index abreast = few && rows <= tile_rows ? task_tiles : 1;
+  const Queries<Scalar> queries = {.q = q,
+                                   .out = out,
+                                   .lse = lse,
+                                   .group = group,
+                                   .scale = scale_of<Scalar>(options, q.shape[3]),
+                                   .softcap = static_cast<Scalar>(options.softcap),
+                                   .mask = &options.mask};
   Progress progress(options.progress, static_cast<double>(heads * tasks));
 
   // What many tiles read is packed once.
-  const bool pack_k = rows > tile_rows && !packed_before && !few;
+  const bool pack_k = rows > tile_rows && !packed_before;
   const bool pack_v = rows > tile_rows && !packed_before && example.rows == nullptr;
   const Index k_size = pack_k ? blocks_of(seq_len_k) * head_dim * key_block : 0;
   const Index v_size = pack_v ? seq_len_k * width : 0;
@@ -185,7 +87,8 @@ Status attention_fused(const View<const Scalar, 4>& q, Index num_kv_heads, Index
           [&](int, Index task) {
             const Index head = first + task / blocks;
             KeysAndValues<Scalar> kv;
-            source(head / num_kv_heads, head % num_kv_heads, kv);
+            const Index b = head / num_kv_heads;
+            source(b, head % num_kv_heads, visible_in(b).sequence(), kv);
             const Index key = task % blocks * key_block;
             const Index keys = std::min(key_block, kv.count() - key);
             if (keys <= 0) return;
@@ -196,32 +99,39 @@ Status attention_fused(const View<const Scalar, 4>& q, Index num_kv_heads, Index
           });
     }
     // The last rows see the most keys when causal: they go first.
-    share_out((count + abreast - 1) / abreast * tasks, parallel,
-              [&] { return Workspace(bytes_of<Scalar>(tile_workspace(example, tiles * abreast))); },
-              [&](const Workspace& workspace, Index task) {
-                if (progress.stopped()) return;
-                const Index begin = task / tasks * abreast, end = std::min(begin + abreast, count);
-                const Index first_row = (tasks - 1 - task % tasks) * tiles * tile_rows;
-                typename Forward<Scalar>::Task together_now;
-                Index b = (first + begin) / num_kv_heads, h = (first + begin) % num_kv_heads;
-                for (Index n = begin; n < end; ++n) {
-                  KeysAndValues<Scalar>& of_head =
-                      together_now.kv[static_cast<std::size_t>(n - begin)];
-                  source(b, h, of_head);
-                  if (pack_k) of_head.panels = memory_of(n);
-                  if (pack_v) {
-                    of_head.rows = memory_of(n) + k_size;
-                    of_head.rows_stride = width;
-                  }
-                  forward.add(of_head, b, h, first_row, tiles, together_now);
-                  if (++h == num_kv_heads) ++b, h = 0;
-                }
-                run_tiles(together_now.tiles.data(), together_now.used, workspace.as<Scalar>());
-                progress.add(static_cast<double>(end - begin));
-              });
+    share_out(
+        count * tasks, parallel,
+        [&] { return Workspace(bytes_of<Scalar>(tile_workspace(example, tiles))); },
+        [&](const Workspace& workspace, Index task) {
+          if (progress.stopped()) return;
+          const Index head = first + task / tasks;
+          const Index b = head / num_kv_heads, h = head % num_kv_heads;
+          const Index first_row = (tasks - 1 - task % tasks) * tiles * tile_rows;
+          const Index end_row = std::min(first_row + tiles * tile_rows, rows);
+          const VisibleKeys visible = visible_in(b);
+          KeysAndValues<Scalar> kv;
+          source(b, h, visible.sequence(), kv);
+          if (pack_k) kv.panels = memory_of(task / tasks);
+          if (pack_v) {
+            kv.rows = memory_of(task / tasks) + k_size;
+            kv.rows_stride = width;
+          }
+          std::array<Tile<Scalar>, std::size_t{task_tiles}> of_task;
+          std::size_t used = 0;
+          for (Index row = first_row; row < end_row; row += tile_rows) {
+            of_task[used++] = {.queries = &queries,
+                               .kv = &kv,
+                               .visible = visible,
+                               .b = b,
+                               .first_head = h * group,
+                               .first_row = row,
+                               .count = std::min(tile_rows, end_row - row)};
+          }
+          run_tiles(of_task.data(), static_cast<Index>(used), workspace.as<Scalar>());
+          progress.add(1);
+        });
   }
-  if (progress.stopped()) return Error{"attention was stopped by its progress callback"};
-  return std::monostate();
+  return progress.status("attention");
 }
 
 template <class Scalar>
@@ -233,8 +143,10 @@ Status attention_into(View<const Scalar, 4> q, View<const Scalar, 4> k, View<con
     return *error;
   }
   const Index seq_len_k = k.shape[2];
-  const auto source = [&](Index b, Index h, KeysAndValues<Scalar>& kv) {
-    const KeyRange keys = VisibleKeys(options, b, q.shape[2], seq_len_k).sequence();
+  if (few_keys_suffice(options, seq_len_k)) {
+    return attention_few_keys<Scalar>(q, k, v, options, out, lse);
+  }
+  const auto source = [&](Index b, Index h, KeyRange keys, KeysAndValues<Scalar>& kv) {
     const Index count = keys.end - keys.begin;
     kv.keys = {row_of(k, b, h, keys.begin), {count, k.shape[3]}, {k.strides[2], k.strides[3]}};
     kv.values = {row_of(v, b, h, keys.begin), {count, v.shape[3]}, {v.strides[2], v.strides[3]}};

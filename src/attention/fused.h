@@ -18,10 +18,11 @@ std::optional<Error> output_error(std::initializer_list<AnyView> inputs,
                                   Index value_dim, const View<Scalar, 4>& out,
                                   const View<Scalar, 3>& lse);
 
-/// Writes down keys and values of sequence b and key/value head h from the sequence's first key on.
+/// Writes down those keys and values of sequence b and key/value head h that are the sequence's.
 /// They are not returned: reading what a copy has just written is slow.
 template <class Scalar>
-using KeysAndValuesSource = std::function<void(Index b, Index h, KeysAndValues<Scalar>& kv)>;
+using KeysAndValuesSource =
+    std::function<void(Index b, Index h, KeyRange sequence, KeysAndValues<Scalar>& kv)>;
 
 /// Forward attention with the bits of attention_canonical, in memory of O(seq_len * head_dim).
 /// `source` is called again for each task. Preconditions: all shapes are right, and so are

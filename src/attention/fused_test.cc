@@ -459,7 +459,8 @@ void expect_canonical_bits_of_few_keys() {
   Generator generator(11);
   for (Index keys = 1; keys <= 18; ++keys) {
     for (const Shape& s : {Shape{2, 2, 1, 9, keys, 4, 16}, Shape{1, 4, 2, 8, keys, 7, 3},
-                           Shape{1, 1, 1, 1, keys, 16, 70}, Shape{1, 3, 3, 49, keys, 1, 8}}) {
+                           Shape{1, 1, 1, 1, keys, 16, 70}, Shape{1, 3, 3, 49, keys, 1, 8},
+                           Shape{23, 1, 1, 3, keys, 2, 16}}) {
       auto q = draw<Scalar>({s.batch, s.num_heads, s.seq_len_q, s.head_dim}, 1);
       auto k = draw<Scalar>({s.batch, s.num_kv_heads, s.seq_len_k, s.head_dim}, 2);
       const auto v = draw<Scalar>({s.batch, s.num_kv_heads, s.seq_len_k, s.value_dim}, 3);
@@ -468,9 +469,17 @@ void expect_canonical_bits_of_few_keys() {
       Booleans open({s.batch, 1, s.seq_len_q, keys});
       const auto chances = generator.randn(open.view().size());
       for (Index n = 0; n < chances.size(); ++n) open.view().data[n] = chances(n) > -0.5F;
+      std::vector<Index> first, length;
+      for (Index b = 0; b < s.batch; ++b) {
+        first.push_back(b * keys / (2 * s.batch));
+        length.push_back(keys - (b + 1) * keys / (3 * s.batch));
+      }
       const AttentionOptions all[] = {
           {},
-          {.causal = Causal::bottom_right},
+          {.causal = Causal::bottom_right,
+           .first_key = {first.data(), {s.batch}},
+           .key_length = {length.data(), {s.batch}}},
+          {.causal = Causal::top_left, .query_offset = -3},
           {.causal = Causal::top_left, .mask = View<const bool, 4>(open.view())},
           {.window = 2, .window_right = 1}};
       for (const AttentionOptions& options : all) {

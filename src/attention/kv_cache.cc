@@ -128,8 +128,7 @@ Status KvCache<Scalar>::attend_into(View<const Scalar, 4> q, const AttentionOpti
   if (auto error = output_error<Scalar>({{"q", q}}, of_cache, q, s.value_dim, out, lse)) {
     return *error;
   }
-  const auto source = [&](Index b, Index h, KeysAndValues<Scalar>& kv) {
-    const KeyRange keys = VisibleKeys(of_cache, b, q.shape[2], s.size).sequence();
+  const auto source = [&](Index b, Index h, KeyRange keys, KeysAndValues<Scalar>& kv) {
     kv = {.keys = {nullptr, {keys.end - keys.begin, s.head_dim}},
           .values = {nullptr, {keys.end - keys.begin, s.value_dim}}};
     if (keys.begin < keys.end) {

@@ -8,8 +8,10 @@
 #include <atomic>
 #include <functional>
 #include <mutex>
+#include <string>
 
 #include "attention/float_mode.h"
+#include "headproof/result.h"
 #include "headproof/tensor.h"
 
 // The thread sanitizer does not see how oneTBB's threads wait for each other, and would not see a
@@ -24,9 +26,12 @@
 
 namespace headproof {
 
+/// Multiply-adds below which a forward pass is over before other threads are awake.
+inline constexpr double forward_serial_work = 1 << 18;
+
 /// Calls task(state, i) for i = 0 .. count - 1, each once, in this order but for what runs at the
 /// same time; `make_state()` makes what a thread keeps from task to task. Each task runs in the
-/// standard floating-point mode.
+/// standard floating-point mode, which the caller has set.
 template <class MakeState, class Task>
 void share_out(Index count, bool parallel, const MakeState& make_state, const Task& task) {
   const Index threads =
@@ -38,7 +43,8 @@ void share_out(Index count, bool parallel, const MakeState& make_state, const Ta
     for (Index i = next++; i < count; i = next++) task(state, i);
   };
   if (threads <= 1) {
-    work(0);
+    const auto state = make_state();
+    for (Index i = 0; i < count; ++i) task(state, i);
   } else {
 #if HEADPROOF_SEES_THREADS
     // As with oneTBB, what a task throws comes out here when all threads have ended.
@@ -62,6 +68,12 @@ class Progress {
 
   /// Whether the work was stopped.
   bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
+
+  /// Whether `work` was done, or an error which says that the callback stopped it.
+  Status status(const char* work) const {
+    if (!stopped()) return std::monostate();
+    return Error{std::string(work) + " was stopped by its progress callback"};
+  }
 
   /// This much more of the total is done.
   void add(double work) {

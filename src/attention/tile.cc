@@ -16,18 +16,13 @@
 #include <limits>
 #include <utility>
 
-#include "attention/elementary-inl.h"
 #include "attention/order.h"
+#include "attention/tile-inl.h"
 #include "attention/tile.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headproof {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-template <class D>
-using Vec = hn::Vec<D>;
-
 /// The lanes of a vector folded in halves.
 template <class D, class Real = hn::TFromD<D>>
 HWY_INLINE Real Fold(D d, Vec<D> v) {
@@ -52,67 +47,6 @@ HWY_INLINE Real FoldLanes(D d, const Real* HWY_RESTRICT sums) {
     for (Index n = 0; n < width; ++n) sum[n] = hn::Add(sum[n], sum[n + width]);
   }
   return Fold(d, sum[0]);
-}
-
-/// Four numbers each from `from`, `from` + stride, ... in the vector's 128-bit blocks.
-template <class D, class Real = hn::TFromD<D>>
-HWY_INLINE Vec<D> LoadBlocks(D d, const Real* const* from, Index offset) {
-#if HWY_TARGET != HWY_SCALAR
-  if constexpr (hn::MaxLanes(D()) > 4) {
-    const hn::Half<D> half;
-    constexpr std::size_t blocks = hn::MaxLanes(D()) / 8;
-    return hn::Combine(d, LoadBlocks(half, from + 4 * blocks, offset),
-                       LoadBlocks(half, from, offset));
-  }
-#endif
-  return hn::LoadU(d, *from + offset);
-}
-
-template <class D>
-constexpr Index LanesOf() {
-  return static_cast<Index>(hn::MaxLanes(D()));
-}
-
-/// What PackRows takes at a time.
-template <class Real>
-using PackTag = hn::CappedTag<Real, 8>;
-
-/// panel[c * key_block + n] = rows[n][c * stride] for `count` rows, as many as PackTag has lanes at
-/// most; the places of the others up to there hold anything. Each of the lanes has a pointer.
-template <class Real>
-HWY_NOINLINE void PackRows(const Real* const* rows, Index count, Index stride, Index channels,
-                           Real* HWY_RESTRICT panel) {
-  Index packed = 0;  // what the loop over squares leaves
-#if HWY_TARGET != HWY_SCALAR
-  // Four channels at a time of a vector of rows are transposed in registers: what is read as a
-  // vector soon after must have been written as one, or it is not there yet.
-  if constexpr (sizeof(Real) == 4) {
-    if (stride == 1) {
-      const PackTag<float> d;
-      const hn::RepartitionToWide<decltype(d)> wide;
-      for (; packed + 4 <= channels; packed += 4) {
-        const auto k0 = LoadBlocks(d, rows, packed), k1 = LoadBlocks(d, rows + 1, packed);
-        const auto k2 = LoadBlocks(d, rows + 2, packed), k3 = LoadBlocks(d, rows + 3, packed);
-        const auto low01 = hn::BitCast(wide, hn::InterleaveLower(d, k0, k1));
-        const auto low23 = hn::BitCast(wide, hn::InterleaveLower(d, k2, k3));
-        const auto high01 = hn::BitCast(wide, hn::InterleaveUpper(d, k0, k1));
-        const auto high23 = hn::BitCast(wide, hn::InterleaveUpper(d, k2, k3));
-        Real* const to = panel + packed * key_block;
-        const auto store = [&](auto quad, Index channel) HWY_ATTR {
-          hn::Store(hn::BitCast(d, quad), d, to + channel * key_block);
-        };
-        store(hn::InterleaveLower(wide, low01, low23), 0);
-        store(hn::InterleaveUpper(wide, low01, low23), 1);
-        store(hn::InterleaveLower(wide, high01, high23), 2);
-        store(hn::InterleaveUpper(wide, high01, high23), 3);
-      }
-    }
-  }
-#endif
-  if (packed == channels) return;
-  for (Index n = 0; n < count; ++n) {
-    for (Index c = packed; c < channels; ++c) panel[c * key_block + n] = rows[n][c * stride];
-  }
 }
 
 template <class Real>
@@ -188,16 +122,6 @@ struct Ahead {
     __builtin_prefetch(first + n * step + offset, 0, rows <= few_rows ? 2 : 3);
   }
 };
-
-/// x where it is larger than `largest`; NaN is not.
-template <class D>
-HWY_INLINE Vec<D> Larger(D, Vec<D> largest, Vec<D> x) {
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
-  return hn::Max(x, largest);  // Here the second is taken when one is NaN.
-#else
-  return hn::IfThenElse(hn::Gt(x, largest), x, largest);
-#endif
-}
 
 /// s[r][j] = scale * sum over c of q[r][c] * k[c][j], ascending c, for a group and `keys` keys, and
 /// maxima[r], the largest of them. A step is a channel.
@@ -414,10 +338,29 @@ struct State {
   }
 };
 
-/// Leaves out what the mask forbids; writes what it adds.
+/// A query row of a tile.
+struct TileRow {
+  Index h, i;     ///< query i of query head h
+  KeyRange keys;  ///< what it may see before the mask, counted from the sequence's first key
+};
+
+/// Calls step(r, h, i) for the rows r of a tile: each is query i of query head h.
+template <class Real, class Step>
+HWY_INLINE void ForRows(const Tile<Real>& tile, Step step) {
+  const Index group = tile.queries->group;
+  Index i = tile.first_row / group, of_group = tile.first_row % group;
+  for (Index r = 0; r < tile.count; ++r) {
+    step(r, tile.first_head + of_group, i);
+    if (++of_group == group) ++i, of_group = 0;
+  }
+}
+
+/// Leaves out what the mask forbids to query i of head h; writes what it adds. Bit j is the
+/// sequence's key first + j.
 template <class Real>
-std::uint64_t MaskedBits(std::uint64_t range, const Mask& mask, const TileRow<Real>& row,
-                         Index first_column, Real* HWY_RESTRICT added) {
+std::uint64_t MaskedBits(std::uint64_t range, const Tile<Real>& tile, Index h, Index i, Index first,
+                         Real* HWY_RESTRICT added) {
+  const Index first_column = tile.visible.sequence().begin + first;
   return std::visit(
       [&](const auto& view) -> std::uint64_t {
         using View = std::decay_t<decltype(view)>;
@@ -425,9 +368,9 @@ std::uint64_t MaskedBits(std::uint64_t range, const Mask& mask, const TileRow<Re
           return range;
         } else {
           if (range == 0) return 0;
-          const auto of_head = mask_of_head(view, row.b, row.h);
+          const auto of_head = mask_of_head(view, tile.b, h);
           const Index step = of_head.strides[1];
-          const auto* at = of_head.data + row.i * of_head.strides[0] + first_column * step;
+          const auto* at = of_head.data + i * of_head.strides[0] + first_column * step;
           std::uint64_t allowed = 0;
           const Index end = BitWidth(range);
           for (Index j = std::countr_zero(range); j < end; ++j) {
@@ -443,14 +386,7 @@ std::uint64_t MaskedBits(std::uint64_t range, const Mask& mask, const TileRow<Re
           return allowed;
         }
       },
-      mask);
-}
-
-/// The point that exponents are taken from: the maximum, or 0 while every logit is -infinity.
-template <class D, class Real = hn::TFromD<D>>
-HWY_INLINE Vec<D> Origin(D d, Vec<D> maximum) {
-  const Vec<D> none = hn::Set(d, -std::numeric_limits<Real>::infinity());
-  return hn::IfThenElse(hn::Eq(maximum, none), hn::Zero(d), maximum);
+      *tile.queries->mask);
 }
 
 /// What a block of keys means for the rows of one group.
@@ -498,22 +434,19 @@ struct TileBlock {
 /// Which rows of the tile see any key of the block that begins at key `first`, all but
 /// `block.packed` of it, and what the mask adds. `whole` are the keys that all rows see.
 template <class Real>
-HWY_INLINE std::uint64_t LookAtBlock(const Tile<Real>& tile, KeyRange whole, Index first,
-                                     Real* added, TileBlock<Real>& block) {
+HWY_INLINE std::uint64_t LookAtBlock(const Tile<Real>& tile, const TileRow* rows, KeyRange whole,
+                                     Index first, Real* added, TileBlock<Real>& block) {
   const bool all = whole.begin <= first && first + key_block <= whole.end;
-  const bool masked = tile.mask->index() != 0;
+  const bool masked = tile.queries->mask->index() != 0;
   std::uint64_t seeing = 0;
   GroupBlock* group = block.groups;
   for (Index begin = 0; begin < tile.count; begin += group_rows, ++group) {
     const Index end = std::min(begin + group_rows, tile.count);
     std::uint64_t common = all_keys, seen = 0;
     for (Index r = begin; r < end; ++r) {
-      const TileRow<Real>& row = tile.rows[r];
+      const TileRow& row = rows[r];
       std::uint64_t allowed = all ? all_keys : RangeBits(row.keys, first);
-      if (masked) {
-        const Index column = tile.first_key + first;
-        allowed = MaskedBits(allowed, *tile.mask, row, column, added + r * key_block);
-      }
+      if (masked) allowed = MaskedBits(allowed, tile, row.h, row.i, first, added + r * key_block);
       block.allowed[r] = allowed;
       seeing |= std::uint64_t{allowed != 0} << r;
       common &= allowed;
@@ -531,7 +464,8 @@ template <class D, class Real = hn::TFromD<D>>
 HWY_INLINE void Blocks(D d, const Tile<Real>& tile, const State<Real>& state,
                        const TileBlock<Real>* blocks, Index count) {
   const Index head_dim = tile.kv->head_dim(), width = tile.kv->value_width();
-  const bool added = tile.mask->index() > 1;  // numbers, not booleans
+  const Real softcap = tile.queries->softcap;
+  const bool added = tile.queries->mask->index() > 1;  // numbers, not booleans
   const Index groups = (tile.count + group_rows - 1) / group_rows;
   // Many rows read a block again and again, and fetch what the next stage reads, a quarter in each
   // of four groups. Few read it once, and fetch one line in four of what they read themselves, two
@@ -552,7 +486,7 @@ HWY_INLINE void Blocks(D d, const Tile<Real>& tile, const State<Real>& state,
     const Ahead<Real> ahead = once ? Ahead<Real>{now.panel + two_pages, key_block}
                                    : Ahead<Real>{now.values + g % 4 * head_dim * line, line};
     WithConstant<group_rows>(group.end - group.begin, [&](auto rows) HWY_ATTR {
-      Scores<rows()>(d, state.q + group.begin, now.panel, head_dim, tile.scale,
+      Scores<rows()>(d, state.q + group.begin, now.panel, head_dim, tile.queries->scale,
                      BitWidth(group.seen), ahead, state.s + place * key_block,
                      state.maxima + place);
     });
@@ -561,12 +495,11 @@ HWY_INLINE void Blocks(D d, const Tile<Real>& tile, const State<Real>& state,
     const Index first = b * tile.count;
     for (Index g = 0; g < groups; ++g) {
       const GroupBlock& group = blocks[b].groups[g];
-      if (group.common == all_keys && !added && tile.softcap == 0) continue;
+      if (group.common == all_keys && !added && softcap == 0) continue;
       for (Index r = group.begin; r < group.end; ++r) {
         const Index at = (first + r) * key_block;
-        state.maxima[first + r] =
-            Logits(d, blocks[b].allowed[r], BitWidth(group.seen), tile.softcap,
-                   added ? state.added + at : nullptr, state.s + at);
+        state.maxima[first + r] = Logits(d, blocks[b].allowed[r], BitWidth(group.seen), softcap,
+                                         added ? state.added + at : nullptr, state.s + at);
       }
     }
     for (Index r = 0; r < tile.count; r += LanesOf<D>()) {
@@ -639,16 +572,17 @@ template <class D, class Real = hn::TFromD<D>>
 HWY_INLINE void WriteLse(D d, const Tile<Real>& tile, const State<Real>& state,
                          std::uint64_t seen) {
   constexpr Real infinity = std::numeric_limits<Real>::infinity();
-  if (tile.rows[0].lse == nullptr) return;
+  const View<Real, 3>& lse = tile.queries->lse;
+  if (lse.data == nullptr) return;
   for (Index r = 0; r < tile.count; r += LanesOf<D>()) {
     const Vec<D> logs = Log(d, hn::Load(d, state.total_sums + r));
     hn::Store(hn::Add(hn::Load(d, state.total_maxima + r), logs), d, state.shifts + r);
   }
-  for (Index r = 0; r < tile.count; ++r) {
-    *tile.rows[r].lse = (seen >> r & 1) == 0       ? -infinity
+  ForRows(tile, [&](Index r, Index h, Index i) HWY_ATTR {
+    lse(tile.b, h, i) = (seen >> r & 1) == 0       ? -infinity
                         : state.total_sums[r] == 0 ? std::numeric_limits<Real>::quiet_NaN()
                                                    : state.shifts[r];
-  }
+  });
 }
 
 /// out = total / sum, 0 for a row that saw no key; and lse.
@@ -656,27 +590,28 @@ template <class D, class Real = hn::TFromD<D>>
 HWY_INLINE void Finish(D d, const Tile<Real>& tile, const State<Real>& state, std::uint64_t seen) {
   constexpr Index lanes = LanesOf<D>();
   const Index width = tile.kv->value_width(), value_dim = tile.kv->value_dim();
-  const Index rows = tile.count, out_stride = tile.out_stride;
+  const View<Real, 4>& out = tile.queries->out;
+  const Index out_stride = out.strides[3];
   const bool direct = out_stride == 1 && value_dim == width;
-  Real* HWY_RESTRICT total = state.total;
-  for (Index r = 0; r < rows; ++r, total += width) {
-    const TileRow<Real>& row = tile.rows[r];
+  ForRows(tile, [&](Index r, Index h, Index i) HWY_ATTR {
     const bool empty = (seen >> r & 1) == 0;
     const Vec<D> sum = hn::Set(d, state.total_sums[r]);
-    Real* const out = direct ? row.out : total;
+    Real* const total = state.total + r * width;
+    Real* const row = row_of(out, tile.b, h, i);
+    Real* const to = direct ? row : total;
     for (Index c = 0; c < width; c += lanes) {
-      hn::StoreU(empty ? hn::Zero(d) : hn::Div(hn::Load(d, total + c), sum), d, out + c);
+      hn::StoreU(empty ? hn::Zero(d) : hn::Div(hn::Load(d, total + c), sum), d, to + c);
     }
-    if (direct) continue;
-    for (Index c = 0; c < value_dim; ++c) row.out[c * out_stride] = total[c];
-  }
+    if (direct) return;
+    for (Index c = 0; c < value_dim; ++c) row[c * out_stride] = total[c];
+  });
   WriteLse(d, tile, state, seen);
 }
 
 /// The keys first .. end - 1, all of one span, for one tile; returns which rows see any of them.
 template <class D, class Real = hn::TFromD<D>>
-HWY_INLINE std::uint64_t Span(D d, const Tile<Real>& tile, KeyRange whole, KeyRange keys,
-                              const State<Real>& state) {
+HWY_INLINE std::uint64_t Span(D d, const Tile<Real>& tile, const TileRow* rows, KeyRange whole,
+                              KeyRange keys, const State<Real>& state) {
   const KeysAndValues<Real>& kv = *tile.kv;
   std::fill_n(state.part, tile.count * kv.value_width(), Real(0));
   std::fill_n(state.lanes, tile.count * sum_lanes, Real(0));
@@ -691,7 +626,7 @@ HWY_INLINE std::uint64_t Span(D d, const Tile<Real>& tile, KeyRange whole, KeyRa
   Index count = 0;
   for (Index first = keys.begin / key_block * key_block; first < keys.end; first += key_block) {
     Real* const added = state.added + count * tile.count * key_block;
-    const std::uint64_t seeing = LookAtBlock(tile, whole, first, added, blocks[count]);
+    const std::uint64_t seeing = LookAtBlock(tile, rows, whole, first, added, blocks[count]);
     if (seeing == 0) continue;
     seen |= seeing;
     blocks[count].packed = Packed(kv, first, state);
@@ -703,311 +638,6 @@ HWY_INLINE std::uint64_t Span(D d, const Tile<Real>& tile, KeyRange whole, KeyRa
   return seen;
 }
 
-template <class Real>
-inline constexpr int few_lanes = static_cast<int>(LanesOf<PackTag<Real>>());
-template <class Real>
-using FewBits = hn::TFromD<hn::RebindToUnsigned<PackTag<Real>>>;
-
-/// The weights [keys][rows] of as many rows as PackTag has lanes, from their packed queries; their
-/// sums and maxima. Bit j of allowed[r]: row r sees key j. Lanes are rows, so that nothing crosses
-/// them, and all vectors of a stage are independent.
-template <int keys, class Real>
-HWY_NOINLINE void FewWeights(const Real* HWY_RESTRICT panel, Index head_dim, const Real* const* key,
-                             Index key_stride, Real scale, const FewBits<Real>* allowed,
-                             Real* HWY_RESTRICT weights, Real* HWY_RESTRICT sums,
-                             Real* HWY_RESTRICT maxima) {
-  const PackTag<Real> d;
-  const hn::RebindToUnsigned<decltype(d)> du;
-  using V = Vec<decltype(d)>;
-  V logit[std::size_t{keys}], largest[std::size_t{keys}], sum[std::size_t{keys}];
-  HWY_UNROLL(16)
-  for (int j = 0; j < keys; ++j) logit[j] = hn::Zero(d);
-  for (Index c = 0, at = 0; c < head_dim; ++c, at += key_stride, panel += key_block) {
-    const V q = hn::Load(d, panel);
-    HWY_UNROLL(16)
-    for (int j = 0; j < keys; ++j) logit[j] = Fma(hn::Set(d, key[j][at]), q, logit[j]);
-  }
-  const V factor = hn::Set(d, scale), none = hn::Set(d, -std::numeric_limits<Real>::infinity());
-  const auto all = hn::Load(du, allowed);
-  HWY_UNROLL(16)
-  for (int j = 0; j < keys; ++j) {
-    const auto sees = hn::RebindMask(d, hn::TestBit(all, hn::Set(du, FewBits<Real>{1} << j)));
-    logit[j] = hn::IfThenElse(sees, hn::Mul(logit[j], factor), none);
-    largest[j] = logit[j];
-  }
-  // Where a logit is NaN so is all of the row, whatever the largest is.
-  for (int half = keys / 2; half > 0; half /= 2) {
-    HWY_UNROLL(8)
-    for (int j = 0; j < half; ++j) largest[j] = Larger(d, largest[j], largest[j + half]);
-  }
-  const V origin = Origin(d, largest[0]);
-  HWY_UNROLL(16)
-  for (int j = 0; j < keys; ++j) {
-    sum[j] = ExpBelowOverflow(d, hn::Sub(logit[j], origin));
-    hn::Store(sum[j], d, weights + j * few_lanes<Real>);
-  }
-  for (int half = keys / 2; half > 0; half /= 2) {
-    HWY_UNROLL(8)
-    for (int j = 0; j < half; ++j) sum[j] = hn::Add(sum[j], sum[j + half]);
-  }
-  // A row that saw no key has out 0 / 1.
-  const auto empty = hn::RebindMask(d, hn::Eq(all, hn::Zero(du)));
-  hn::Store(hn::IfThenElse(empty, hn::Set(d, Real(1)), sum[0]), d, sums);
-  hn::Store(largest[0], d, maxima);
-}
-
-/// out[r] = sum over allowed j of weights[j][r] * value[j], ascending j, over sums[r].
-template <class D, class Real = hn::TFromD<D>>
-HWY_NOINLINE void FewValues(D d, const Real* weights, const Real* sums, const Real* const* value,
-                            Index width, const FewBits<Real>* allowed, bool triangle,
-                            Real* const* out) {
-  constexpr int rows = few_lanes<Real>;
-  for (Index c = 0; c < width; c += LanesOf<D>()) {
-    Vec<D> total[std::size_t{rows}];
-    HWY_UNROLL(8)
-    for (int r = 0; r < rows; ++r) total[r] = hn::Zero(d);
-    if (triangle) {
-      HWY_UNROLL(8)
-      for (int j = 0; j < rows; ++j) {
-        const Vec<D> v = hn::LoadU(d, value[j] + c);
-        HWY_UNROLL(8)
-        for (int r = 0; r < rows; ++r) {
-          if (r >= j) total[r] = Fma(hn::Set(d, weights[j * rows + r]), v, total[r]);
-        }
-      }
-    } else {
-      HWY_UNROLL(8)
-      for (int r = 0; r < rows; ++r) {
-        for (FewBits<Real> left = allowed[r]; left != 0; left &= left - 1) {
-          const int j = std::countr_zero(left);
-          total[r] = Fma(hn::Set(d, weights[j * rows + r]), hn::LoadU(d, value[j] + c), total[r]);
-        }
-      }
-    }
-    HWY_UNROLL(8)
-    for (int r = 0; r < rows; ++r)
-      hn::StoreU(hn::Div(total[r], hn::Set(d, sums[r])), d, out[r] + c);
-  }
-}
-
-/// Rows of a tile, as many as PackTag has lanes at most, and the few keys that they read.
-template <int keys, class Real>
-struct FewKeys {
-  const Real* key[std::size_t{keys}];
-  const Real* value[std::size_t{keys}];
-  const Real* query[std::size_t{few_lanes<Real>}];
-  Real* out[std::size_t{few_lanes<Real>}];
-  alignas(64) FewBits<Real> allowed[std::size_t{few_lanes<Real>}];  ///< bit j: the row sees key j
-  Real* sums;
-  Real* maxima;
-  const TileRow<Real>* row;
-  Index count;
-  Index key_stride;  ///< from channel to channel
-  bool triangle;     ///< row r sees keys 0 .. r
-
-  /// Everything but sums and maxima, of the tile's rows from `first` on. They go straight to the
-  /// result or, row after row, to `total` where that is not null.
-  HWY_NOINLINE void LookAt(const Tile<Real>& tile, const PackedBlock<Real>& block, Index first,
-                           Real* total) {
-    constexpr int rows = few_lanes<Real>;
-    const KeysAndValues<Real>& kv = *tile.kv;
-    const bool panels = block.panel != nullptr;
-    const Real* at_key = panels ? block.panel : kv.keys.data;
-    const Real* at_value = block.values;
-    const Index key_step = panels ? 1 : kv.keys.strides[0], value_step = block.values_stride;
-    const Index there = kv.count();
-    key_stride = panels ? key_block : kv.keys.strides[1];
-    row = tile.rows + first;
-    count = std::min<Index>(rows, tile.count - first);
-    // Keys that are not there are the last again, and no row sees them; rows that are not there do
-    // what the last does.
-    HWY_UNROLL(16)
-    for (Index j = 0; j < keys; ++j) {
-      key[j] = at_key;
-      value[j] = at_value;
-      at_key += j + 1 < there ? key_step : 0;
-      at_value += j + 1 < there ? value_step : 0;
-    }
-    const TileRow<Real>* at = row;
-    FewBits<Real> differ = 0;
-    HWY_UNROLL(8)
-    for (Index r = 0; r < rows; ++r) {
-      query[r] = at->q;
-      out[r] = at->out;
-      allowed[r] = (FewBits<Real>{1} << at->keys.end) - (FewBits<Real>{1} << at->keys.begin);
-      differ |= allowed[r] ^ ((FewBits<Real>{2} << r) - 1);
-      at += r + 1 < count ? 1 : 0;
-    }
-    triangle = differ == 0 && first == 0 && count == rows;
-    if (total != nullptr) {
-      for (Index r = 0; r < rows; ++r) out[r] = total + r * kv.value_width();
-    }
-    if (tile.mask->index() == 0) return;
-    triangle = false;
-    for (Index r = 0; r < rows; ++r) {
-      allowed[r] = static_cast<FewBits<Real>>(MaskedBits<Real>(
-          allowed[r], *tile.mask, row[std::min(r, count - 1)], tile.first_key, nullptr));
-    }
-  }
-};
-
-/// What Span, Merge and Finish do in general, for tiles with `keys` keys each at most. In general
-/// logits and weights go through memory, stage by stage for all rows, and what that takes beside
-/// the arithmetic is most of the time of a small call. Here the tiles may be those of several
-/// heads, so that the waits of one are the work of another. Precondition: logits are scores or
-/// -infinity.
-template <int keys, class D, class Real = hn::TFromD<D>>
-HWY_NOINLINE void RunFewKeys(D d, const Tile<Real>* tiles, Index tile_count,
-                             const State<Real>& memory) {
-  constexpr int rows = few_lanes<Real>;
-  constexpr Index most = 4;
-  static_assert(most * rows <= key_block && most * keys <= tile_rows * key_block / rows);
-  const Index head_dim = tiles->kv->head_dim(), width = tiles->kv->value_width();
-  const Index value_dim = tiles->kv->value_dim();
-  const bool direct = tiles->out_stride == 1 && value_dim == width;
-  FewKeys<keys, Real> all[std::size_t{most}];
-  Index used = 0;
-  const auto run = [&]() HWY_ATTR {
-    for (Index n = 0; n < used; ++n) {
-      PackRows(all[n].query, Index{rows}, tiles->q_stride, head_dim, memory.panel + n * rows);
-    }
-    for (Index n = 0; n < used; ++n) {
-      FewWeights<keys>(memory.panel + n * rows, head_dim, all[n].key, all[n].key_stride,
-                       tiles->scale, all[n].allowed, memory.s + n * keys * rows, all[n].sums,
-                       all[n].maxima);
-    }
-    for (Index n = 0; n < used; ++n) {
-      FewValues(d, memory.s + n * keys * rows, all[n].sums, all[n].value, width, all[n].allowed,
-                all[n].triangle, all[n].out);
-      if (direct) continue;
-      for (Index r = 0; r < all[n].count; ++r) {
-        Real* const out = all[n].row[r].out;
-        for (Index c = 0; c < value_dim; ++c) out[c * tiles->out_stride] = all[n].out[r][c];
-      }
-    }
-    used = 0;
-  };
-  for (Index t = 0; t < tile_count; ++t) {
-    const Tile<Real>& tile = tiles[t];
-    const KeysAndValues<Real>& kv = *tile.kv;
-    PackedBlock<Real> block{kv.panels, kv.rows, kv.rows_stride};
-    if (kv.rows == nullptr) {
-      Real* const copy = memory.rows + t * keys * width;
-      pack_rows(kv.values, width, copy);
-      block.values = copy;
-      block.values_stride = width;
-    }
-    if (kv.count() == 0) block.panel = memory.panel;  // any memory that may be read
-    for (Index first = 0; first < tile.count; first += rows) {
-      FewKeys<keys, Real>& now = all[used];
-      const Index place = t * tile_rows + first;
-      now.sums = memory.total_sums + place;
-      now.maxima = memory.total_maxima + place;
-      now.LookAt(tile, block, first, direct ? nullptr : memory.total + place * width);
-      if (++used == most) run();
-    }
-  }
-  run();
-  if (tiles->rows->lse == nullptr) return;
-  for (Index t = 0; t < tile_count; ++t) {
-    WriteLse(d, tiles[t], memory.of_tile(*tiles[t].kv, t), all_keys);
-  }
-}
-
-/// Some rows, from `first_row` on, of a tile whose keys fill one vector of `key_tag` at
-/// most: their total, total_sums and total_maxima, and which of them see a key. The arithmetic is
-/// that of Span, without what comes to nothing.
-template <int rows, class D, class KeyTag, class Real = hn::TFromD<D>>
-HWY_INLINE std::uint64_t OneVectorGroup(D d, KeyTag key_tag, const Tile<Real>& tile,
-                                        Index first_row, const PackedBlock<Real>& block,
-                                        const State<Real>& state) {
-  constexpr Index lanes = LanesOf<D>(), keys = LanesOf<KeyTag>();
-  const TileRow<Real>* const row = tile.rows + first_row;
-  const Index head_dim = tile.kv->head_dim(), width = tile.kv->value_width();
-  const Index q_stride = tile.q_stride;
-  const Real* query[std::size_t{rows}];
-  Vec<KeyTag> score[std::size_t{rows}];
-  HWY_UNROLL(8)
-  for (int r = 0; r < rows; ++r) {
-    query[r] = row[r].q;
-    score[r] = hn::Zero(key_tag);
-  }
-  const Real* HWY_RESTRICT column = block.panel;
-  for (Index c = 0, at = 0; c < head_dim; ++c, at += q_stride, column += key_block) {
-    const Vec<KeyTag> key = hn::Load(key_tag, column);
-    HWY_UNROLL(8)
-    for (int r = 0; r < rows; ++r) score[r] = Fma(hn::Set(key_tag, query[r][at]), key, score[r]);
-  }
-  std::uint64_t allowed[std::size_t{rows}], seen = 0;
-  for (int r = 0; r < rows; ++r) {
-    allowed[r] = RangeBits(row[r].keys, 0);
-    if (tile.mask->index() != 0) {
-      allowed[r] = MaskedBits<Real>(allowed[r], *tile.mask, row[r], tile.first_key, nullptr);
-    }
-    seen |= std::uint64_t{allowed[r] != 0} << (first_row + r);
-  }
-  // Stage by stage, because a row by itself would be a long chain of waiting.
-  const Vec<KeyTag> factor = hn::Set(key_tag, tile.scale);
-  const Vec<KeyTag> none = hn::Set(key_tag, -std::numeric_limits<Real>::infinity());
-  Vec<KeyTag> logit[std::size_t{rows}], largest[std::size_t{rows}], weight[std::size_t{rows}];
-  HWY_UNROLL(8)
-  for (int r = 0; r < rows; ++r) {
-    logit[r] = hn::IfThenElse(LaneMask(key_tag, allowed[r], 0), hn::Mul(score[r], factor), none);
-  }
-  // Where a logit is NaN so is all of the row, whatever the largest is.
-  HWY_UNROLL(8)
-  for (int r = 0; r < rows; ++r) largest[r] = hn::MaxOfLanes(key_tag, logit[r]);
-  HWY_UNROLL(8)
-  for (int r = 0; r < rows; ++r) {
-    weight[r] = ExpBelowOverflow(key_tag, hn::Sub(logit[r], Origin(key_tag, largest[r])));
-  }
-  HWY_ALIGN Real weights[std::size_t{rows * keys}];
-  HWY_UNROLL(8)
-  for (int r = 0; r < rows; ++r) {
-    hn::Store(weight[r], key_tag, weights + r * keys);
-    state.total_maxima[first_row + r] = hn::GetLane(largest[r]);
-    state.total_sums[first_row + r] = Fold(key_tag, weight[r]);
-  }
-  ForPieces<most_vectors>(
-      d, width, [&]<int vectors>(Index c, std::integral_constant<int, vectors>) HWY_ATTR {
-        for (int r = 0; r < rows; ++r) {
-          Vec<D> sum[std::size_t{vectors}];
-          HWY_UNROLL(8)
-          for (int n = 0; n < vectors; ++n) sum[n] = hn::Zero(d);
-          for (std::uint64_t left = allowed[r]; left != 0; left &= left - 1) {
-            const Index j = std::countr_zero(left);
-            const Vec<D> x = hn::Set(d, weights[r * keys + j]);
-            const Real* const value = block.values + j * block.values_stride + c;
-            HWY_UNROLL(8)
-            for (int n = 0; n < vectors; ++n) {
-              sum[n] = Fma(x, hn::LoadU(d, value + n * lanes), sum[n]);
-            }
-          }
-          HWY_UNROLL(8)
-          for (int n = 0; n < vectors; ++n) {
-            hn::Store(sum[n], d, state.total + (first_row + r) * width + c + n * lanes);
-          }
-        }
-      });
-  return seen;
-}
-
-/// The same as RunFewKeys where keys are packed and so few that a row's logits and weights fit one
-/// vector: lanes are keys. What Span and Merge do in general; returns which rows see a key.
-template <class D, class KeyTag, class Real = hn::TFromD<D>>
-HWY_INLINE std::uint64_t OneVector(D d, KeyTag key_tag, const Tile<Real>& tile,
-                                   const State<Real>& state) {
-  const PackedBlock<Real> block = Packed(*tile.kv, 0, state);
-  std::uint64_t seen = 0;
-  constexpr int most_rows = 8;
-  for (Index r = 0; r < tile.count; r += most_rows) {
-    WithConstant<most_rows>(std::min<Index>(most_rows, tile.count - r), [&](auto rows) HWY_ATTR {
-      seen |= OneVectorGroup<rows()>(d, key_tag, tile, r, block, state);
-    });
-  }
-  return seen;
-}
-
 /// Spans of keys, one after the other, for all tiles.
 template <class D, class Real = hn::TFromD<D>>
 HWY_NOINLINE void ManyKeys(D d, const Tile<Real>* tiles, Index count, const State<Real>& memory) {
@@ -1015,27 +645,33 @@ HWY_NOINLINE void ManyKeys(D d, const Tile<Real>* tiles, Index count, const Stat
   const Index head_dim = kv.head_dim(), width = kv.value_width();
   KeyRange any[std::size_t{task_tiles}], whole[std::size_t{task_tiles}];  // that rows see
   std::uint64_t seen[std::size_t{task_tiles}] = {};                       // bit r: row r saw a key
+  TileRow rows[std::size_t{task_tiles}][std::size_t{tile_rows}];
   Index end = 0;
   for (Index t = 0; t < count; ++t) {
     const Tile<Real>& tile = tiles[t];
     const State<Real> state = memory.of_tile(kv, t);
     // By themselves, so that they stay in registers.
     Index any_begin = kv.count(), any_end = 0;
-    Index whole_begin = 0, whole_end = tile.mask->index() == 0 ? kv.count() : 0;
-    for (Index r = 0; r < tile.count; ++r) {
-      const TileRow<Real>& row = tile.rows[r];
-      state.q[r] = row.q;
-      if (tile.q_stride != 1) {
-        pack_rows<Real>({row.q, {1, head_dim}, {0, tile.q_stride}}, head_dim,
-                        state.packed_q + r * head_dim);
-        state.q[r] = state.packed_q + r * head_dim;
+    Index whole_begin = 0, whole_end = tile.queries->mask->index() == 0 ? kv.count() : 0;
+    const View<const Real, 4>& q = tile.queries->q;
+    const Index first_key = tile.visible.sequence().begin;
+    ForRows(tile, [&](Index r, Index h, Index i) HWY_ATTR {
+      state.q[r] = row_of(q, tile.b, h, i);
+      if (q.strides[3] != 1) {
+        Real* const packed = state.packed_q + r * head_dim;
+        pack_rows<Real>({state.q[r], {1, head_dim}, {0, q.strides[3]}}, head_dim, packed);
+        state.q[r] = packed;
       }
-      whole_begin = std::max(whole_begin, row.keys.begin);
-      whole_end = std::min(whole_end, row.keys.end);
-      if (row.keys.begin == row.keys.end) continue;
-      any_begin = std::min(any_begin, row.keys.begin);
-      any_end = std::max(any_end, row.keys.end);
-    }
+      const KeyRange keys = tile.visible.of(i);
+      const bool sees = keys.begin < keys.end;
+      const KeyRange counted = {sees ? keys.begin - first_key : 0, sees ? keys.end - first_key : 0};
+      rows[t][r] = {h, i, counted};
+      whole_begin = std::max(whole_begin, counted.begin);
+      whole_end = std::min(whole_end, counted.end);
+      if (!sees) return;
+      any_begin = std::min(any_begin, counted.begin);
+      any_end = std::max(any_end, counted.end);
+    });
     any[t] = {any_begin, any_end};
     whole[t] = {whole_begin, whole_end};
     end = std::max(end, any_end);
@@ -1050,15 +686,15 @@ HWY_NOINLINE void ManyKeys(D d, const Tile<Real>* tiles, Index count, const Stat
         state.part = state.total;
         state.part_maxima = state.total_maxima;
       }
-      const std::uint64_t rows = Span(d, tiles[t], whole[t], keys, state);
+      const std::uint64_t seeing = Span(d, tiles[t], rows[t], whole[t], keys, state);
       if (is_first) {
         for (Index r = 0; r < tiles[t].count; ++r) {
           state.total_sums[r] = FoldLanes(d, state.lanes + r * sum_lanes);
         }
       } else {
-        Merge(d, tiles[t].count, width, ~seen[t], rows, state);
+        Merge(d, tiles[t].count, width, ~seen[t], seeing, state);
       }
-      seen[t] |= rows;
+      seen[t] |= seeing;
     }
   }
   for (Index t = 0; t < count; ++t) Finish(d, tiles[t], memory.of_tile(kv, t), seen[t]);
@@ -1069,20 +705,7 @@ void RunTiles(const Tile<Real>* tiles, Index count, Real* workspace) {
   const hn::CappedTag<Real, 64 / sizeof(Real)> d;
   const KeysAndValues<Real>& kv = *tiles->kv;
   const State<Real> memory(workspace, kv, count);
-  if (!tiles->few_keys) return ManyKeys(d, tiles, count, memory);
-  if (kv.panels == nullptr) {
-    Index keys = 0;
-    for (Index t = 0; t < count; ++t) keys = std::max(keys, tiles[t].kv->count());
-    constexpr int half = few_keys / 2;
-    return keys <= half ? RunFewKeys<half>(d, tiles, count, memory)
-                        : RunFewKeys<few_keys>(d, tiles, count, memory);
-  }
-  if (kv.count() > LanesOf<decltype(d)>()) return ManyKeys(d, tiles, count, memory);
-  const hn::CappedTag<Real, hn::MaxLanes(d) / 2 + (hn::MaxLanes(d) == 1)> half;
-  const std::uint64_t rows = kv.count() <= LanesOf<decltype(half)>()
-                                 ? OneVector(d, half, *tiles, memory)
-                                 : OneVector(d, d, *tiles, memory);
-  Finish(d, *tiles, memory, rows);
+  ManyKeys(d, tiles, count, memory);
 }
 
 void RunTilesFloat(const Tile<float>* tiles, Index count, float* workspace) {

@@ -13,8 +13,6 @@ inline constexpr Index tile_groups = 8;
 inline constexpr Index tile_rows = group_rows * tile_groups;
 /// Tiles in a task at most: what shares one pass over a span of keys.
 inline constexpr Index task_tiles = 4;
-/// With so few keys each has a lane of the sums to itself, and tiles take a shorter way.
-inline constexpr int few_keys = sum_lanes;
 
 /// Elements of a row of `dim`, rounded up to whole vectors of 64 bytes.
 template <class Scalar>
@@ -41,29 +39,35 @@ struct KeysAndValues {
   Index value_width() const { return width_of<Scalar>(value_dim()); }
 };
 
-/// One query row. Neither this nor Tile has initial values: clearing room for the most that a task
-/// may hold would take longer than a small task.
+/// What the tiles of a call have in common.
 template <class Scalar>
-struct TileRow {
-  const Scalar* q;  ///< [head_dim]
-  Scalar* out;      ///< [value_dim]
-  Scalar* lse;      ///< not wanted when null
-  KeyRange keys;    ///< what it may see before the mask
-  Index b, h, i;
-};
-
-template <class Scalar>
-struct Tile {
-  const KeysAndValues<Scalar>* kv;
-  const TileRow<Scalar>* rows;
-  Index count;                 ///< of rows, 1 .. tile_rows
-  Index q_stride, out_stride;  ///< from channel to channel
+struct Queries {
+  View<const Scalar, 4> q;
+  View<Scalar, 4> out;
+  View<Scalar, 3> lse;  ///< not wanted when its data is null
+  Index group;          ///< query heads that read one key/value head
   Scalar scale;
   Scalar softcap;  ///< none when 0
   const Mask* mask;
-  Index first_key;  ///< the sequence's first key as a column of the mask
-  bool few_keys;    ///< logits are scores or -infinity, of headproof::few_keys keys at most
 };
+
+/// Query rows that read one key/value head: row r is query (first_row + r) / group of query head
+/// first_head + (first_row + r) % group.
+template <class Scalar>
+struct Tile {
+  const Queries<Scalar>* queries;
+  const KeysAndValues<Scalar>* kv;
+  VisibleKeys visible;  ///< of sequence b
+  Index b, first_head, first_row;
+  Index count;  ///< of rows, 1 .. tile_rows
+};
+
+/// Where row i of sequence b and head h lies; nowhere in a view without memory.
+template <class T, std::size_t Rank>
+T* row_of(const View<T, Rank>& view, Index b, Index h, Index i) {
+  if (view.data == nullptr) return nullptr;
+  return view.data + b * view.strides[0] + h * view.strides[1] + i * view.strides[2];
+}
 
 /// Elements of memory that a task of `tiles` tiles works in.
 template <class Scalar>
@@ -73,8 +77,7 @@ Index tile_workspace(const KeysAndValues<Scalar>& kv, Index tiles) {
          3 * sum_lanes + tiles * tile_rows * (kv.head_dim() + width + 4);
 }
 
-/// out and lse of the rows of `count` tiles of the same keys and values, or with few keys that are
-/// not packed of any of the same dimensions and strides of channels, in the canonical order,
+/// out and lse of the rows of `count` tiles of the same keys and values, in the canonical order,
 /// with the best instructions of this CPU; count <= task_tiles. The workspace has
 /// tile_workspace(kv, count) elements and is aligned to 64 bytes.
 void run_tiles(const Tile<float>* tiles, Index count, float* workspace);
