@@ -17,6 +17,8 @@ std::size_t bytes_of(Index elements) {
 
 /// Heads are taken together while their packed keys and values stay below this.
 constexpr Index packed_bytes = Index{12} << 20;
+/// What spans leave may take this much.
+constexpr std::size_t split_bytes = std::size_t{4} << 20;
 /// What a core keeps near itself of keys and values.
 constexpr Index cached_bytes = Index{1} << 20;
 
@@ -66,7 +68,49 @@ Status attention_fused(const View<const Scalar, 4>& q, Index num_kv_heads, Index
                                    .scale = scale_of<Scalar>(options, q.shape[3]),
                                    .softcap = static_cast<Scalar>(options.softcap),
                                    .mask = &options.mask};
-  Progress progress(options.progress, static_cast<double>(heads * tasks));
+  // One tile of each head would be a task: with few heads their spans are, so that all threads have
+  // work and none waits long for the last one.
+  const Index spans = (seq_len_k + span_length - 1) / span_length;
+  const Index span_size = span_elements(example, rows);
+  const bool split = parallel && heads < 4 * threads_at_hand() && spans > 1 && rows <= tile_rows &&
+                     bytes_of<Scalar>(heads * spans * span_size) <= split_bytes;
+  const Index of_head = split ? spans : tasks;
+  Progress progress(options.progress, static_cast<double>(heads * of_head));
+  const auto tile_of = [&](const KeysAndValues<Scalar>& kv, Index head, Index first_row) {
+    const Index b = head / num_kv_heads;
+    return Tile<Scalar>{.queries = &queries,
+                        .kv = &kv,
+                        .visible = visible_in(b),
+                        .b = b,
+                        .first_head = head % num_kv_heads * group,
+                        .first_row = first_row,
+                        .count = std::min(tile_rows, rows - first_row)};
+  };
+  const auto make_workspace = [&] {
+    return Workspace(bytes_of<Scalar>(tile_workspace(example, tiles)));
+  };
+  const auto read_head = [&](Index head, KeysAndValues<Scalar>& kv) {
+    const Index b = head / num_kv_heads;
+    source(b, head % num_kv_heads, visible_in(b).sequence(), kv);
+  };
+  if (split) {
+    const Workspace results(bytes_of<Scalar>(heads * spans * span_size));
+    const auto result_of = [&](Index task) { return results.as<Scalar>() + task * span_size; };
+    share_out(heads * spans, parallel, make_workspace, [&](const Workspace& workspace, Index task) {
+      if (progress.stopped()) return;
+      KeysAndValues<Scalar> kv;
+      read_head(task / spans, kv);
+      run_span(tile_of(kv, task / spans, 0), task % spans, workspace.as<Scalar>(), result_of(task));
+      progress.add(1);
+    });
+    if (const Status done = progress.status("attention"); !done) return done;
+    share_out(heads, parallel, make_workspace, [&](const Workspace& workspace, Index head) {
+      KeysAndValues<Scalar> kv;
+      read_head(head, kv);
+      merge_spans(tile_of(kv, head, 0), spans, result_of(head * spans), workspace.as<Scalar>());
+    });
+    return std::monostate();
+  }
 
   // What many tiles read is packed once.
   const bool pack_k = rows > tile_rows && !packed_before;
@@ -85,10 +129,8 @@ Status attention_fused(const View<const Scalar, 4>& q, Index num_kv_heads, Index
       share_out(
           count * blocks, parallel, [] { return 0; },
           [&](int, Index task) {
-            const Index head = first + task / blocks;
             KeysAndValues<Scalar> kv;
-            const Index b = head / num_kv_heads;
-            source(b, head % num_kv_heads, visible_in(b).sequence(), kv);
+            read_head(first + task / blocks, kv);
             const Index key = task % blocks * key_block;
             const Index keys = std::min(key_block, kv.count() - key);
             if (keys <= 0) return;
@@ -99,37 +141,25 @@ Status attention_fused(const View<const Scalar, 4>& q, Index num_kv_heads, Index
           });
     }
     // The last rows see the most keys when causal: they go first.
-    share_out(
-        count * tasks, parallel,
-        [&] { return Workspace(bytes_of<Scalar>(tile_workspace(example, tiles))); },
-        [&](const Workspace& workspace, Index task) {
-          if (progress.stopped()) return;
-          const Index head = first + task / tasks;
-          const Index b = head / num_kv_heads, h = head % num_kv_heads;
-          const Index first_row = (tasks - 1 - task % tasks) * tiles * tile_rows;
-          const Index end_row = std::min(first_row + tiles * tile_rows, rows);
-          const VisibleKeys visible = visible_in(b);
-          KeysAndValues<Scalar> kv;
-          source(b, h, visible.sequence(), kv);
-          if (pack_k) kv.panels = memory_of(task / tasks);
-          if (pack_v) {
-            kv.rows = memory_of(task / tasks) + k_size;
-            kv.rows_stride = width;
-          }
-          std::array<Tile<Scalar>, std::size_t{task_tiles}> of_task;
-          std::size_t used = 0;
-          for (Index row = first_row; row < end_row; row += tile_rows) {
-            of_task[used++] = {.queries = &queries,
-                               .kv = &kv,
-                               .visible = visible,
-                               .b = b,
-                               .first_head = h * group,
-                               .first_row = row,
-                               .count = std::min(tile_rows, end_row - row)};
-          }
-          run_tiles(of_task.data(), static_cast<Index>(used), workspace.as<Scalar>());
-          progress.add(1);
-        });
+    share_out(count * tasks, parallel, make_workspace, [&](const Workspace& workspace, Index task) {
+      if (progress.stopped()) return;
+      KeysAndValues<Scalar> kv;
+      read_head(first + task / tasks, kv);
+      if (pack_k) kv.panels = memory_of(task / tasks);
+      if (pack_v) {
+        kv.rows = memory_of(task / tasks) + k_size;
+        kv.rows_stride = width;
+      }
+      const Index first_row = (tasks - 1 - task % tasks) * tiles * tile_rows;
+      const Index end_row = std::min(first_row + tiles * tile_rows, rows);
+      std::array<Tile<Scalar>, std::size_t{task_tiles}> of_task;
+      std::size_t used = 0;
+      for (Index row = first_row; row < end_row; row += tile_rows) {
+        of_task[used++] = tile_of(kv, first + task / tasks, row);
+      }
+      run_tiles(of_task.data(), static_cast<Index>(used), workspace.as<Scalar>());
+      progress.add(1);
+    });
   }
   return progress.status("attention");
 }

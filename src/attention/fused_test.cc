@@ -93,8 +93,8 @@ Masks draw_masks(std::array<Index, 4> shape) {
 }
 
 template <class Scalar>
-void expect_canonical_bits_with_options() {
-  const Masks whole = draw_masks({2, 6, 75, 1200}), shared = draw_masks({1, 6, 1, 1200});
+void expect_canonical_bits_with_options(Index seq_len_q) {
+  const Masks whole = draw_masks({2, 6, seq_len_q, 1200}), shared = draw_masks({1, 6, 1, 1200});
   const std::array<Index, 2> first = {3, 70}, length = {1100, 64 + 70}, early = {0, 1};
   const AttentionOptions all[] = {
       {.scale = -0.7},
@@ -122,7 +122,7 @@ void expect_canonical_bits_with_options() {
        .key_length = {length.data(), {2}}},
       {.causal = Causal::top_left, .key_length = {early.data(), {2}}},
   };
-  const auto q = draw<Scalar>({2, 6, 75, 5}, 1);
+  const auto q = draw<Scalar>({2, 6, seq_len_q, 5}, 1);
   const auto k = draw<Scalar>({2, 2, 1200, 5}, 2), v = draw<Scalar>({2, 2, 1200, 9}, 3);
   for (const AttentionOptions& options : all) {
     const auto expected = attention_canonical<Scalar>(q, k, v, options);
@@ -138,11 +138,13 @@ void expect_canonical_bits_with_options() {
 }
 
 TEST(Fused, HasTheCanonicalBitsWithEveryOptionInFloat) {
-  expect_canonical_bits_with_options<float>();
+  expect_canonical_bits_with_options<float>(75);
+  expect_canonical_bits_with_options<float>(9);  // threads share the spans of a tile
 }
 
 TEST(Fused, HasTheCanonicalBitsWithEveryOptionInDouble) {
-  expect_canonical_bits_with_options<double>();
+  expect_canonical_bits_with_options<double>(75);
+  expect_canonical_bits_with_options<double>(9);
 }
 
 TEST(Fused, TheWayTheAllowedSetIsExpressedDoesNotMatter) {

@@ -29,13 +29,15 @@ namespace headproof {
 /// Multiply-adds below which a forward pass is over before other threads are awake.
 inline constexpr double forward_serial_work = 1 << 18;
 
+/// Threads that work may be shared out to.
+inline Index threads_at_hand() { return tbb::this_task_arena::max_concurrency(); }
+
 /// Calls task(state, i) for i = 0 .. count - 1, each once, in this order but for what runs at the
 /// same time; `make_state()` makes what a thread keeps from task to task. Each task runs in the
 /// standard floating-point mode, which the caller has set.
 template <class MakeState, class Task>
 void share_out(Index count, bool parallel, const MakeState& make_state, const Task& task) {
-  const Index threads =
-      parallel ? std::min<Index>(count, tbb::this_task_arena::max_concurrency()) : 1;
+  const Index threads = parallel ? std::min(count, threads_at_hand()) : 1;
   std::atomic<Index> next = 0;
   const auto work = [&](Index) {
     const StandardFloatMode mode;

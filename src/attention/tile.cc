@@ -279,6 +279,15 @@ HWY_INLINE void Accumulate(D d, const Real* HWY_RESTRICT s, const Real* HWY_REST
       });
 }
 
+/// What keys leave of a tile's rows: sums of their values times the weights, the largest logits,
+/// and the sums of the weights.
+template <class Real>
+struct Sums {
+  Real* values;   // [tile_rows][value_width]
+  Real* maxima;   // [tile_rows]
+  Real* weights;  // [tile_rows]
+};
+
 /// A task's memory; see tile_workspace.
 template <class Real>
 struct State {
@@ -289,15 +298,12 @@ struct State {
   Real* rescales;  // [tile_rows + sum_lanes]
   Real* maxima;    // [tile_rows + sum_lanes]
   // Of the tile at hand, in one span.
-  Real* part;         // [tile_rows][value_width]: the weighted values
-  Real* lanes;        // [tile_rows][sum_lanes]: the sum of the weights
-  Real* part_maxima;  // [tile_rows]
+  Sums<Real> part;
+  Real* lanes;  // [tile_rows][sum_lanes]: the sum of the weights
   // Of every tile, tile after tile; the pointers are those of the tile at hand.
-  const Real** q;      // [tile_rows]: where the queries lie, head_dim elements each
-  Real* packed_q;      // [tile_rows][head_dim]: queries whose channels do not lie side by side
-  Real* total;         // [tile_rows][value_width]: the weighted values of the spans before
-  Real* total_maxima;  // [tile_rows]
-  Real* total_sums;    // [tile_rows]
+  const Real** q;    // [tile_rows]: where the queries lie, head_dim elements each
+  Real* packed_q;    // [tile_rows][head_dim]: queries whose channels do not lie side by side
+  Sums<Real> total;  // of the spans before
   // Of the block of keys at hand, where they are not packed.
   Real* panel;  // [head_dim][key_block]
   Real* rows;   // [key_block][value_width]
@@ -313,15 +319,12 @@ struct State {
     rows = take(key_block * width);
     s = take(tile_rows * key_block);
     added = take(tile_rows * key_block);
-    part = take(tile_rows * width);
+    part = {take(tile_rows * width), take(tile_rows), take(tile_rows)};
     lanes = take(tile_rows * sum_lanes);
-    part_maxima = take(tile_rows);
     shifts = take(tile_rows + sum_lanes);
     rescales = take(tile_rows + sum_lanes);
     maxima = take(tile_rows + sum_lanes);
-    total = take(tiles * tile_rows * width);
-    total_maxima = take(tiles * tile_rows);
-    total_sums = take(tiles * tile_rows);
+    total = {take(tiles * tile_rows * width), take(tiles * tile_rows), take(tiles * tile_rows)};
     packed_q = take(tiles * tile_rows * kv.head_dim());
     static_assert(sizeof(Real*) <= 2 * sizeof(Real));
     q = reinterpret_cast<const Real**>(take(2 * tiles * tile_rows));
@@ -329,9 +332,9 @@ struct State {
 
   State of_tile(const KeysAndValues<Real>& kv, Index t) const {
     State other = *this;
-    other.total += t * tile_rows * kv.value_width();
-    other.total_maxima += t * tile_rows;
-    other.total_sums += t * tile_rows;
+    other.total.values += t * tile_rows * kv.value_width();
+    other.total.maxima += t * tile_rows;
+    other.total.weights += t * tile_rows;
     other.q += t * tile_rows;
     other.packed_q += t * tile_rows * kv.head_dim();
     return other;
@@ -395,6 +398,42 @@ struct GroupBlock {
   std::uint64_t common, seen;  ///< the keys that all of them see, and that any of them sees
 };
 
+/// The rows of a tile and the keys that any and all of them see.
+struct TileRows {
+  TileRow row[std::size_t{tile_rows}];
+  KeyRange any, whole;
+};
+
+/// Where a tile's queries lie, or copies of them, and what they see.
+template <class Real>
+HWY_INLINE void LookAtRows(const Tile<Real>& tile, const State<Real>& state, TileRows& rows) {
+  const KeysAndValues<Real>& kv = *tile.kv;
+  const View<const Real, 4>& q = tile.queries->q;
+  const Index first_key = tile.visible.sequence().begin;
+  // By themselves, so that they stay in registers.
+  Index any_begin = kv.count(), any_end = 0;
+  Index whole_begin = 0, whole_end = tile.queries->mask->index() == 0 ? kv.count() : 0;
+  ForRows(tile, [&](Index r, Index h, Index i) HWY_ATTR {
+    state.q[r] = row_of(q, tile.b, h, i);
+    if (q.strides[3] != 1) {
+      Real* const packed = state.packed_q + r * kv.head_dim();
+      pack_rows<Real>({state.q[r], {1, kv.head_dim()}, {0, q.strides[3]}}, kv.head_dim(), packed);
+      state.q[r] = packed;
+    }
+    const KeyRange keys = tile.visible.of(i);
+    const bool sees = keys.begin < keys.end;
+    const KeyRange counted = {sees ? keys.begin - first_key : 0, sees ? keys.end - first_key : 0};
+    rows.row[r] = {h, i, counted};
+    whole_begin = std::max(whole_begin, counted.begin);
+    whole_end = std::min(whole_end, counted.end);
+    if (!sees) return;
+    any_begin = std::min(any_begin, counted.begin);
+    any_end = std::max(any_end, counted.end);
+  });
+  rows.any = {any_begin, any_end};
+  rows.whole = {whole_begin, whole_end};
+}
+
 /// A block of keys and values where stages read it.
 template <class Real>
 struct PackedBlock {
@@ -432,11 +471,11 @@ struct TileBlock {
 };
 
 /// Which rows of the tile see any key of the block that begins at key `first`, all but
-/// `block.packed` of it, and what the mask adds. `whole` are the keys that all rows see.
+/// `block.packed` of it, and what the mask adds.
 template <class Real>
-HWY_INLINE std::uint64_t LookAtBlock(const Tile<Real>& tile, const TileRow* rows, KeyRange whole,
-                                     Index first, Real* added, TileBlock<Real>& block) {
-  const bool all = whole.begin <= first && first + key_block <= whole.end;
+HWY_INLINE std::uint64_t LookAtBlock(const Tile<Real>& tile, const TileRows& rows, Index first,
+                                     Real* added, TileBlock<Real>& block) {
+  const bool all = rows.whole.begin <= first && first + key_block <= rows.whole.end;
   const bool masked = tile.queries->mask->index() != 0;
   std::uint64_t seeing = 0;
   GroupBlock* group = block.groups;
@@ -444,7 +483,7 @@ HWY_INLINE std::uint64_t LookAtBlock(const Tile<Real>& tile, const TileRow* rows
     const Index end = std::min(begin + group_rows, tile.count);
     std::uint64_t common = all_keys, seen = 0;
     for (Index r = begin; r < end; ++r) {
-      const TileRow& row = rows[r];
+      const TileRow& row = rows.row[r];
       std::uint64_t allowed = all ? all_keys : RangeBits(row.keys, first);
       if (masked) allowed = MaskedBits(allowed, tile, row.h, row.i, first, added + r * key_block);
       block.allowed[r] = allowed;
@@ -503,10 +542,10 @@ HWY_INLINE void Blocks(D d, const Tile<Real>& tile, const State<Real>& state,
       }
     }
     for (Index r = 0; r < tile.count; r += LanesOf<D>()) {
-      const Vec<D> before = hn::Load(d, state.part_maxima + r);
+      const Vec<D> before = hn::Load(d, state.part.maxima + r);
       const Vec<D> maximum = Larger(d, before, hn::LoadU(d, state.maxima + first + r));
       const Vec<D> shift = Origin(d, maximum);
-      hn::Store(maximum, d, state.part_maxima + r);
+      hn::Store(maximum, d, state.part.maxima + r);
       hn::StoreU(shift, d, state.shifts + first + r);
       hn::StoreU(ExpBelowOverflow(d, hn::Sub(before, shift)), d, state.rescales + first + r);
     }
@@ -528,21 +567,21 @@ HWY_INLINE void Blocks(D d, const Tile<Real>& tile, const State<Real>& state,
     WithConstant<group_rows>(group.end - group.begin, [&](auto rows) HWY_ATTR {
       Accumulate<rows()>(d, state.s + place * key_block, now.values, now.values_stride,
                          block.allowed + group.begin, group.common, state.rescales + place, width,
-                         ahead, state.part + group.begin * width);
+                         ahead, state.part.values + group.begin * width);
     });
   });
 }
 
-/// The span's state joins what earlier spans left. `first` says which rows have no earlier span,
+/// What a span left joins what earlier spans left. `first` says which rows have no earlier span,
 /// `seen` which have keys in this one.
 template <class D, class Real = hn::TFromD<D>>
 HWY_INLINE void Merge(D d, Index count, Index width, std::uint64_t first, std::uint64_t seen,
-                      const State<Real>& state) {
+                      const Sums<Real>& part, const State<Real>& state, const Sums<Real>& total) {
   constexpr Index lanes = LanesOf<D>();
   // The shares of the old and the new, in `maxima` and `rescales`.
   for (Index r = 0; r < count; r += lanes) {
-    const Vec<D> old_maximum = hn::Load(d, state.total_maxima + r);
-    const Vec<D> new_maximum = hn::Load(d, state.part_maxima + r);
+    const Vec<D> old_maximum = hn::Load(d, total.maxima + r);
+    const Vec<D> new_maximum = hn::Load(d, part.maxima + r);
     const Vec<D> maximum = Larger(d, old_maximum, new_maximum);
     const Vec<D> shift = Origin(d, maximum);
     hn::Store(maximum, d, state.shifts + r);
@@ -552,42 +591,42 @@ HWY_INLINE void Merge(D d, Index count, Index width, std::uint64_t first, std::u
   for (Index r = 0; r < count; ++r) {
     if ((seen >> r & 1) == 0) continue;
     const bool copied = (first >> r & 1) != 0;
-    const Real sum = FoldLanes(d, state.lanes + r * sum_lanes);
-    const Real old_share = state.maxima[r], new_share = state.rescales[r];
-    state.total_maxima[r] = copied ? state.part_maxima[r] : state.shifts[r];
-    state.total_sums[r] = copied ? sum : std::fma(state.total_sums[r], old_share, sum * new_share);
-    Real* HWY_RESTRICT part = state.part + r * width;
-    Real* HWY_RESTRICT total = state.total + r * width;
+    const Real sum = part.weights[r], old_share = state.maxima[r], new_share = state.rescales[r];
+    total.maxima[r] = copied ? part.maxima[r] : state.shifts[r];
+    total.weights[r] = copied ? sum : std::fma(total.weights[r], old_share, sum * new_share);
+    const Real* HWY_RESTRICT from = part.values + r * width;
+    Real* HWY_RESTRICT to = total.values + r * width;
     for (Index c = 0; c < width; c += lanes) {
-      const Vec<D> p = hn::Load(d, part + c);
+      const Vec<D> p = hn::Load(d, from + c);
       const Vec<D> scaled = hn::Mul(p, hn::Set(d, new_share));
-      const Vec<D> both = Fma(hn::Load(d, total + c), hn::Set(d, old_share), scaled);
-      hn::Store(copied ? p : both, d, total + c);
+      const Vec<D> both = Fma(hn::Load(d, to + c), hn::Set(d, old_share), scaled);
+      hn::Store(copied ? p : both, d, to + c);
     }
   }
 }
 
 /// lse = maximum + ln(sum), where it is wanted; -infinity for a row that saw no key.
 template <class D, class Real = hn::TFromD<D>>
-HWY_INLINE void WriteLse(D d, const Tile<Real>& tile, const State<Real>& state,
+HWY_INLINE void WriteLse(D d, const Tile<Real>& tile, const Sums<Real>& total, Real* logs,
                          std::uint64_t seen) {
   constexpr Real infinity = std::numeric_limits<Real>::infinity();
   const View<Real, 3>& lse = tile.queries->lse;
   if (lse.data == nullptr) return;
   for (Index r = 0; r < tile.count; r += LanesOf<D>()) {
-    const Vec<D> logs = Log(d, hn::Load(d, state.total_sums + r));
-    hn::Store(hn::Add(hn::Load(d, state.total_maxima + r), logs), d, state.shifts + r);
+    const Vec<D> log = Log(d, hn::Load(d, total.weights + r));
+    hn::Store(hn::Add(hn::Load(d, total.maxima + r), log), d, logs + r);
   }
   ForRows(tile, [&](Index r, Index h, Index i) HWY_ATTR {
-    lse(tile.b, h, i) = (seen >> r & 1) == 0       ? -infinity
-                        : state.total_sums[r] == 0 ? std::numeric_limits<Real>::quiet_NaN()
-                                                   : state.shifts[r];
+    lse(tile.b, h, i) = (seen >> r & 1) == 0    ? -infinity
+                        : total.weights[r] == 0 ? std::numeric_limits<Real>::quiet_NaN()
+                                                : logs[r];
   });
 }
 
 /// out = total / sum, 0 for a row that saw no key; and lse.
 template <class D, class Real = hn::TFromD<D>>
-HWY_INLINE void Finish(D d, const Tile<Real>& tile, const State<Real>& state, std::uint64_t seen) {
+HWY_INLINE void Finish(D d, const Tile<Real>& tile, const Sums<Real>& total,
+                       const State<Real>& state, std::uint64_t seen) {
   constexpr Index lanes = LanesOf<D>();
   const Index width = tile.kv->value_width(), value_dim = tile.kv->value_dim();
   const View<Real, 4>& out = tile.queries->out;
@@ -595,27 +634,30 @@ HWY_INLINE void Finish(D d, const Tile<Real>& tile, const State<Real>& state, st
   const bool direct = out_stride == 1 && value_dim == width;
   ForRows(tile, [&](Index r, Index h, Index i) HWY_ATTR {
     const bool empty = (seen >> r & 1) == 0;
-    const Vec<D> sum = hn::Set(d, state.total_sums[r]);
-    Real* const total = state.total + r * width;
+    const Vec<D> sum = hn::Set(d, total.weights[r]);
+    Real* const values = total.values + r * width;
     Real* const row = row_of(out, tile.b, h, i);
-    Real* const to = direct ? row : total;
+    Real* const to = direct ? row : values;
     for (Index c = 0; c < width; c += lanes) {
-      hn::StoreU(empty ? hn::Zero(d) : hn::Div(hn::Load(d, total + c), sum), d, to + c);
+      hn::StoreU(empty ? hn::Zero(d) : hn::Div(hn::Load(d, values + c), sum), d, to + c);
     }
     if (direct) return;
-    for (Index c = 0; c < value_dim; ++c) row[c * out_stride] = total[c];
+    for (Index c = 0; c < value_dim; ++c) row[c * out_stride] = values[c];
   });
-  WriteLse(d, tile, state, seen);
+  WriteLse(d, tile, total, state.shifts, seen);
 }
 
-/// The keys first .. end - 1, all of one span, for one tile; returns which rows see any of them.
+/// What the keys of the span that begins at key `first` leave of one tile, in state.part; returns
+/// which rows see any of them. Where none does, state.part holds anything.
 template <class D, class Real = hn::TFromD<D>>
-HWY_INLINE std::uint64_t Span(D d, const Tile<Real>& tile, const TileRow* rows, KeyRange whole,
-                              KeyRange keys, const State<Real>& state) {
+HWY_INLINE std::uint64_t Span(D d, const Tile<Real>& tile, const TileRows& rows, Index span,
+                              const State<Real>& state) {
   const KeysAndValues<Real>& kv = *tile.kv;
-  std::fill_n(state.part, tile.count * kv.value_width(), Real(0));
+  const KeyRange keys{std::max(span, rows.any.begin), std::min(span + span_length, rows.any.end)};
+  if (keys.begin >= keys.end) return 0;
+  std::fill_n(state.part.values, tile.count * kv.value_width(), Real(0));
   std::fill_n(state.lanes, tile.count * sum_lanes, Real(0));
-  std::fill_n(state.part_maxima, tile_rows, -std::numeric_limits<Real>::infinity());
+  std::fill_n(state.part.maxima, tile_rows, -std::numeric_limits<Real>::infinity());
   // Few rows take all blocks of a cache together, because memory is read faster in long runs than
   // in turns of short ones.
   static_assert(few_rows * blocks_per_span <= tile_rows, "places in what State keeps");
@@ -626,7 +668,7 @@ HWY_INLINE std::uint64_t Span(D d, const Tile<Real>& tile, const TileRow* rows, 
   Index count = 0;
   for (Index first = keys.begin / key_block * key_block; first < keys.end; first += key_block) {
     Real* const added = state.added + count * tile.count * key_block;
-    const std::uint64_t seeing = LookAtBlock(tile, rows, whole, first, added, blocks[count]);
+    const std::uint64_t seeing = LookAtBlock(tile, rows, first, added, blocks[count]);
     if (seeing == 0) continue;
     seen |= seeing;
     blocks[count].packed = Packed(kv, first, state);
@@ -635,77 +677,85 @@ HWY_INLINE std::uint64_t Span(D d, const Tile<Real>& tile, const TileRow* rows, 
     count = 0;
   }
   Blocks(d, tile, state, blocks, count);
+  for (Index r = 0; r < tile.count; ++r) {
+    state.part.weights[r] = FoldLanes(d, state.lanes + r * sum_lanes);
+  }
   return seen;
 }
 
 /// Spans of keys, one after the other, for all tiles.
-template <class D, class Real = hn::TFromD<D>>
-HWY_NOINLINE void ManyKeys(D d, const Tile<Real>* tiles, Index count, const State<Real>& memory) {
-  const KeysAndValues<Real>& kv = *tiles->kv;
-  const Index head_dim = kv.head_dim(), width = kv.value_width();
-  KeyRange any[std::size_t{task_tiles}], whole[std::size_t{task_tiles}];  // that rows see
-  std::uint64_t seen[std::size_t{task_tiles}] = {};                       // bit r: row r saw a key
-  TileRow rows[std::size_t{task_tiles}][std::size_t{tile_rows}];
-  Index end = 0;
-  for (Index t = 0; t < count; ++t) {
-    const Tile<Real>& tile = tiles[t];
-    const State<Real> state = memory.of_tile(kv, t);
-    // By themselves, so that they stay in registers.
-    Index any_begin = kv.count(), any_end = 0;
-    Index whole_begin = 0, whole_end = tile.queries->mask->index() == 0 ? kv.count() : 0;
-    const View<const Real, 4>& q = tile.queries->q;
-    const Index first_key = tile.visible.sequence().begin;
-    ForRows(tile, [&](Index r, Index h, Index i) HWY_ATTR {
-      state.q[r] = row_of(q, tile.b, h, i);
-      if (q.strides[3] != 1) {
-        Real* const packed = state.packed_q + r * head_dim;
-        pack_rows<Real>({state.q[r], {1, head_dim}, {0, q.strides[3]}}, head_dim, packed);
-        state.q[r] = packed;
-      }
-      const KeyRange keys = tile.visible.of(i);
-      const bool sees = keys.begin < keys.end;
-      const KeyRange counted = {sees ? keys.begin - first_key : 0, sees ? keys.end - first_key : 0};
-      rows[t][r] = {h, i, counted};
-      whole_begin = std::max(whole_begin, counted.begin);
-      whole_end = std::min(whole_end, counted.end);
-      if (!sees) return;
-      any_begin = std::min(any_begin, counted.begin);
-      any_end = std::max(any_end, counted.end);
-    });
-    any[t] = {any_begin, any_end};
-    whole[t] = {whole_begin, whole_end};
-    end = std::max(end, any_end);
-  }
-  for (Index first = 0; first < end; first += span_length) {
-    for (Index t = 0; t < count; ++t) {
-      const KeyRange keys{std::max(first, any[t].begin), std::min(first + span_length, any[t].end)};
-      if (keys.begin >= keys.end) continue;
-      State<Real> state = memory.of_tile(kv, t);
-      const bool is_first = seen[t] == 0;
-      if (is_first) {  // What nothing came before is the total.
-        state.part = state.total;
-        state.part_maxima = state.total_maxima;
-      }
-      const std::uint64_t seeing = Span(d, tiles[t], rows[t], whole[t], keys, state);
-      if (is_first) {
-        for (Index r = 0; r < tiles[t].count; ++r) {
-          state.total_sums[r] = FoldLanes(d, state.lanes + r * sum_lanes);
-        }
-      } else {
-        Merge(d, tiles[t].count, width, ~seen[t], seeing, state);
-      }
-      seen[t] |= seeing;
-    }
-  }
-  for (Index t = 0; t < count; ++t) Finish(d, tiles[t], memory.of_tile(kv, t), seen[t]);
-}
-
 template <class Real>
 void RunTiles(const Tile<Real>* tiles, Index count, Real* workspace) {
   const hn::CappedTag<Real, 64 / sizeof(Real)> d;
   const KeysAndValues<Real>& kv = *tiles->kv;
   const State<Real> memory(workspace, kv, count);
-  ManyKeys(d, tiles, count, memory);
+  TileRows rows[std::size_t{task_tiles}];
+  std::uint64_t seen[std::size_t{task_tiles}] = {};  // bit r: row r saw a key
+  Index end = 0;
+  for (Index t = 0; t < count; ++t) {
+    LookAtRows(tiles[t], memory.of_tile(kv, t), rows[t]);
+    end = std::max(end, rows[t].any.end);
+  }
+  for (Index span = 0; span < end; span += span_length) {
+    for (Index t = 0; t < count; ++t) {
+      State<Real> state = memory.of_tile(kv, t);
+      const bool is_first = seen[t] == 0;
+      if (is_first) state.part = state.total;  // What nothing came before is the total.
+      const std::uint64_t seeing = Span(d, tiles[t], rows[t], span, state);
+      if (!is_first && seeing != 0) {
+        Merge(d, tiles[t].count, kv.value_width(), ~seen[t], seeing, state.part, state,
+              state.total);
+      }
+      seen[t] |= seeing;
+    }
+  }
+  for (Index t = 0; t < count; ++t) {
+    const State<Real> state = memory.of_tile(kv, t);
+    Finish(d, tiles[t], state.total, state, seen[t]);
+  }
+}
+
+/// What a span leaves of a tile, for merge_spans: which rows saw a key, and the rest.
+template <class Real>
+struct SpanResult {
+  std::uint64_t* seen;
+  Sums<Real> sums;
+
+  /// In span_elements(...) elements; each part is aligned as they are.
+  explicit SpanResult(Real* at)
+      : seen(reinterpret_cast<std::uint64_t*>(at)),
+        sums{at + sum_lanes + 2 * tile_rows, at + sum_lanes, at + sum_lanes + tile_rows} {}
+};
+
+template <class Real>
+void RunSpan(const Tile<Real>& tile, Index span, Real* workspace, Real* result) {
+  const hn::CappedTag<Real, 64 / sizeof(Real)> d;
+  State<Real> state(workspace, *tile.kv, 1);
+  const SpanResult<Real> left(result);
+  state.part = left.sums;
+  TileRows rows;
+  LookAtRows(tile, state, rows);
+  *left.seen = Span(d, tile, rows, span * span_length, state);
+}
+
+template <class Real>
+void MergeSpans(const Tile<Real>& tile, Index spans, Real* results, Real* workspace) {
+  const hn::CappedTag<Real, 64 / sizeof(Real)> d;
+  const Index width = tile.kv->value_width(), size = span_elements(*tile.kv, tile.count);
+  const State<Real> state(workspace, *tile.kv, 1);
+  Sums<Real> total = SpanResult<Real>(results).sums;
+  std::uint64_t seen = 0;
+  for (Index span = 0; span < spans; ++span) {
+    const SpanResult<Real> left(results + span * size);
+    if (*left.seen == 0) continue;
+    if (seen == 0) {
+      total = left.sums;
+    } else {
+      Merge(d, tile.count, width, ~seen, *left.seen, left.sums, state, total);
+    }
+    seen |= *left.seen;
+  }
+  Finish(d, tile, total, state, seen);
 }
 
 void RunTilesFloat(const Tile<float>* tiles, Index count, float* workspace) {
@@ -713,6 +763,18 @@ void RunTilesFloat(const Tile<float>* tiles, Index count, float* workspace) {
 }
 void RunTilesDouble(const Tile<double>* tiles, Index count, double* workspace) {
   RunTiles(tiles, count, workspace);
+}
+void RunSpanFloat(const Tile<float>& tile, Index span, float* workspace, float* result) {
+  RunSpan(tile, span, workspace, result);
+}
+void RunSpanDouble(const Tile<double>& tile, Index span, double* workspace, double* result) {
+  RunSpan(tile, span, workspace, result);
+}
+void MergeSpansFloat(const Tile<float>& tile, Index spans, float* results, float* workspace) {
+  MergeSpans(tile, spans, results, workspace);
+}
+void MergeSpansDouble(const Tile<double>& tile, Index spans, double* results, double* workspace) {
+  MergeSpans(tile, spans, results, workspace);
 }
 void PackKeysFloat(const View<const float, 2>& keys, float* panel) { PackKeys(keys, panel); }
 void PackKeysDouble(const View<const double, 2>& keys, double* panel) { PackKeys(keys, panel); }
@@ -726,6 +788,10 @@ namespace headproof {
 
 HWY_EXPORT(RunTilesFloat);
 HWY_EXPORT(RunTilesDouble);
+HWY_EXPORT(RunSpanFloat);
+HWY_EXPORT(RunSpanDouble);
+HWY_EXPORT(MergeSpansFloat);
+HWY_EXPORT(MergeSpansDouble);
 HWY_EXPORT(PackKeysFloat);
 HWY_EXPORT(PackKeysDouble);
 
@@ -734,6 +800,18 @@ void run_tiles(const Tile<float>* tiles, Index count, float* workspace) {
 }
 void run_tiles(const Tile<double>* tiles, Index count, double* workspace) {
   HWY_DYNAMIC_DISPATCH(RunTilesDouble)(tiles, count, workspace);
+}
+void run_span(const Tile<float>& tile, Index span, float* workspace, float* result) {
+  HWY_DYNAMIC_DISPATCH(RunSpanFloat)(tile, span, workspace, result);
+}
+void run_span(const Tile<double>& tile, Index span, double* workspace, double* result) {
+  HWY_DYNAMIC_DISPATCH(RunSpanDouble)(tile, span, workspace, result);
+}
+void merge_spans(const Tile<float>& tile, Index spans, float* results, float* workspace) {
+  HWY_DYNAMIC_DISPATCH(MergeSpansFloat)(tile, spans, results, workspace);
+}
+void merge_spans(const Tile<double>& tile, Index spans, double* results, double* workspace) {
+  HWY_DYNAMIC_DISPATCH(MergeSpansDouble)(tile, spans, results, workspace);
 }
 void pack_keys(View<const float, 2> keys, float* panel) {
   HWY_DYNAMIC_DISPATCH(PackKeysFloat)(keys, panel);

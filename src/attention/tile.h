@@ -73,7 +73,7 @@ T* row_of(const View<T, Rank>& view, Index b, Index h, Index i) {
 template <class Scalar>
 Index tile_workspace(const KeysAndValues<Scalar>& kv, Index tiles) {
   const Index width = kv.value_width();
-  return key_block * (kv.head_dim() + width) + tile_rows * (2 * key_block + width + sum_lanes + 4) +
+  return key_block * (kv.head_dim() + width) + tile_rows * (2 * key_block + width + sum_lanes + 5) +
          3 * sum_lanes + tiles * tile_rows * (kv.head_dim() + width + 4);
 }
 
@@ -82,6 +82,20 @@ Index tile_workspace(const KeysAndValues<Scalar>& kv, Index tiles) {
 /// tile_workspace(kv, count) elements and is aligned to 64 bytes.
 void run_tiles(const Tile<float>* tiles, Index count, float* workspace);
 void run_tiles(const Tile<double>* tiles, Index count, double* workspace);
+
+/// Elements that a span leaves of a tile with this many rows.
+template <class Scalar>
+Index span_elements(const KeysAndValues<Scalar>& kv, Index rows) {
+  return sum_lanes + 2 * tile_rows + rows * kv.value_width();
+}
+
+/// run_tiles in pieces, for one tile. What one span of keys leaves of it goes to `result`, which
+/// has span_elements and is aligned to 64 bytes; then merge_spans makes out and lse of the results
+/// of all spans, one after the other in memory, in the canonical order.
+void run_span(const Tile<float>& tile, Index span, float* workspace, float* result);
+void run_span(const Tile<double>& tile, Index span, double* workspace, double* result);
+void merge_spans(const Tile<float>& tile, Index spans, float* results, float* workspace);
+void merge_spans(const Tile<double>& tile, Index spans, double* results, double* workspace);
 
 /// Keys [count, head_dim], count <= key_block, as [head_dim][key_block]; the places beyond the last
 /// key hold anything.
