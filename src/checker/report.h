@@ -8,8 +8,16 @@
 
 namespace headproof {
 
-/// For a terminal. `identify_only`: what was found out about the subject, without theorems.
+/// For a terminal. `identify_only`: what was found out about the subject, without a summary.
 std::string report_text(const Report& report, bool colour, bool identify_only = false);
+
+/// Its parts, for who prints them as they become known: the subject and its conventions; a line for
+/// each theorem, whose id is padded to so many characters; what is wrong; and how it ended. What
+/// bits depend on is said by theorems, so that `with_bitwise` is for those who see none.
+std::string subject_text(const Report& report, bool colour, bool with_bitwise = false);
+std::string theorem_line(const TheoremReport& theorem, std::size_t id_width, bool colour);
+std::string faults_text(const Report& report, bool colour);
+std::string end_text(const Report& report);
 
 /// One JSON document with `schema_version`. Numbers that JSON has no word for are the strings
 /// "NaN", "Infinity" and "-Infinity"; what was not found out is null.

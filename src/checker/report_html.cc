@@ -128,12 +128,12 @@ double largest_of(const Tensor<double, 2>& values) {
 }
 
 /// As it should be, as it is, and the difference, the first two in one scale.
-std::string comparison_html(const Comparison& comparison, const std::string& name,
-                            Colours colours) {
+std::string comparison_html(const Comparison& comparison) {
+  const Colours colours = comparison.result == Place::Result::A ? Colours::amount : Colours::sign;
   const double largest =
       std::max(largest_of(comparison.is.values), largest_of(comparison.should_be.values));
-  NamedMatrix difference{name + ", the difference", comparison.is.values, false,
-                         comparison.is.wrong};
+  NamedMatrix difference{std::string(name_of(comparison.result)) + ", the difference",
+                         comparison.is.values, false, comparison.is.wrong};
   auto right = comparison.should_be.values.begin();
   for (double& value : difference.values) value -= *right++;
   // What is wrong gets full colour, so that rounding elsewhere stays pale.
@@ -157,17 +157,16 @@ std::string counterexample_html(const Counterexample& example, const Report& rep
     size += "; batch " + std::to_string(view.batch) + ", head " + std::to_string(view.head);
   }
   std::string html = element("p", "size", escape_html(size + ".")) + "\n";
-  if (view.A) html += comparison_html(*view.A, "A", Colours::amount);
-  if (view.out) html += comparison_html(*view.out, "out", Colours::sign);
+  for (const Comparison& comparison : view.compared) html += comparison_html(comparison);
   std::string given;
   for (const NamedMatrix& matrix : view.given) {
     given += drawing(matrix, largest_of(matrix.values), Colours::sign);
   }
   html +=
       "<details><summary>What went in</summary>" + element("div", "drawn", given) + "</details>\n";
-  if (!view.also_given.empty()) {
+  if (!view.also.empty()) {
     std::string gradients;
-    for (const NamedMatrix& matrix : view.also_given) {
+    for (const NamedMatrix& matrix : view.also) {
       gradients += drawing(matrix, largest_of(matrix.values), Colours::sign);
     }
     html += "<details><summary>Gradients that came out</summary>" +
