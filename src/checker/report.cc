@@ -50,6 +50,12 @@ std::string_view verdict_word(const TheoremReport& theorem) {
   return name_of(theorem.outcome);
 }
 
+std::string_view mark(const TheoremReport& theorem) {
+  if (theorem.outcome == Outcome::holds) return "✓";
+  if (fails(theorem)) return theorem.outcome == Outcome::violated ? "✗" : "!";
+  return theorem.outcome == Outcome::violated ? "~" : "-";
+}
+
 std::string margin_text(const TheoremReport& theorem) {
   if (!judged(theorem)) return "";
   if (theorem.claim != Claim::bounded) return std::string(name_of(theorem.claim));

@@ -42,6 +42,9 @@ std::string_view verdict_word(const TheoremReport& theorem);
 /// Whether the theorem makes the check fail.
 bool fails(const TheoremReport& theorem);
 
+/// "✓" holds, "✗" violated, "!" crashed or gave up, "~" violated but doesn't count, "-" the rest.
+std::string_view mark(const TheoremReport& theorem);
+
 /// What an error used of its bound, "34.2 %" or "12 times"; "exact" or "bitwise" for claims without
 /// a bound, and nothing where nothing was judged.
 std::string margin_text(const TheoremReport& theorem);

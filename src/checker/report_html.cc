@@ -107,7 +107,7 @@ std::string drawing(const NamedMatrix& matrix, double largest, Colours colours) 
              std::to_string(at(middle[0], rows) - 1) + "\" width=\"" + std::to_string(side + 2) +
              "\" height=\"" + std::to_string(side + 2) + "\"/>";
   }
-  const std::string wide = std::to_string(margin + columns.count * side + 3),
+  const std::string wide = std::to_string(margin + columns.count * side + 8),
                     high = std::to_string(margin + rows.count * side + 3);
   std::string caption = matrix.name;
   if (rows.count < height || columns.count < width) {
@@ -183,11 +183,8 @@ std::string_view kind_of(const TheoremReport& theorem) {
 }
 
 std::string verdict_html(const TheoremReport& theorem) {
-  const std::string_view sign = fails(theorem)                      ? "✗ "
-                                : theorem.outcome == Outcome::holds ? "✓ "
-                                                                    : "";
   return element("span", "verdict " + std::string(kind_of(theorem)),
-                 std::string(sign) + escape_html(verdict_word(theorem)));
+                 std::string(mark(theorem)) + " " + escape_html(verdict_word(theorem)));
 }
 
 std::string subject_html(const Report& report) {
@@ -204,7 +201,7 @@ std::string subject_html(const Report& report) {
                  escape_html("Offers " + features_text(report.domain.features, true) +
                              ". Does not offer " + features_text(report.domain.features, false) +
                              ".")) +
-         "\n<div class=\"scroll\"><table class=\"conventions\">\n" + rows + "</table></div>\n";
+         "\n<div class=\"scroll\"><table>\n" + rows + "</table></div>\n";
 }
 
 std::string theorems_html(const Report& report) {
@@ -220,7 +217,8 @@ std::string theorems_html(const Report& report) {
         element("td", "", told ? math_to_html(theorem.title) : escape_html(reason_text(theorem))) +
         "</tr>\n";
   }
-  return "<div class=\"scroll\"><table>\n<tr><th>theorem</th><th>verdict</th><th "
+  return "<div class=\"scroll\"><table "
+         "class=\"theorems\">\n<tr><th>theorem</th><th>verdict</th><th "
          "class=\"number\">bound used</th><th class=\"number\">cases</th><th></th></tr>\n" +
          rows + "</table></div>\n";
 }

@@ -20,7 +20,7 @@ std::string cell(std::string_view text) {
 
 std::string sign(const TheoremReport& theorem) {
   if (fails(theorem)) return "❌ ";
-  return theorem.outcome == Outcome::holds ? "✅ " : "";
+  return theorem.outcome == Outcome::holds ? "✅ " : std::string(mark(theorem)) + " ";
 }
 
 }  // namespace

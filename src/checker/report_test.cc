@@ -83,6 +83,8 @@ TEST(Report, DifferentBitsCountOnlyWhenTheyAreRequired) {
   compare_with_expectations(report, {});
   EXPECT_EQ(report.exit_code(), 0);
   EXPECT_TRUE(contains(report.text(), "~ num-c  differs"));
+  EXPECT_TRUE(contains(report_html(report), ">~ differs</span>"));
+  EXPECT_TRUE(contains(report_markdown(report), "| ~ differs |"));
   EXPECT_TRUE(contains(report.text(), "1 theorem: 1 differs"));
   CheckOptions strict;
   strict.require_bitwise = true;

@@ -61,12 +61,6 @@ std::string declined_text(const std::vector<Declined>& all, const Paint& paint) 
 
 // ---- The list of theorems ----
 
-std::string mark(const TheoremReport& theorem) {
-  if (theorem.outcome == Outcome::holds) return "✓";
-  if (fails(theorem)) return theorem.outcome == Outcome::violated ? "✗" : "!";
-  return theorem.outcome == Outcome::violated ? "~" : "-";
-}
-
 std::string painted(const TheoremReport& theorem, const std::string& text, const Paint& paint) {
   if (fails(theorem)) return paint.bad(text);
   return theorem.outcome == Outcome::holds ? paint.good(text) : paint.faint(text);
@@ -276,7 +270,7 @@ std::string numbers_text(const CounterexampleView& view, const Paint& paint) {
 // ---- What is wrong ----
 
 std::string fault_text(const TheoremReport& theorem, const Report& report, const Paint& paint) {
-  std::string text = "\n" + painted(theorem, mark(theorem) + " " + theorem.id, paint) + "  " +
+  std::string text = "\n" + painted(theorem, std::string(mark(theorem)) + " " + theorem.id, paint) + "  " +
                      paint.bold(math_to_text(theorem.title)) + "\n";
   if (!theorem.statement.empty() && theorem.outcome == Outcome::violated) {
     text += wrapped(math_to_text(theorem.statement), "  ", width);
@@ -299,7 +293,7 @@ std::string fault_text(const TheoremReport& theorem, const Report& report, const
 /// Bits that may differ take two lines.
 std::string difference_text(const TheoremReport& theorem, const Paint& paint) {
   std::string text =
-      "\n" + painted(theorem, mark(theorem) + " " + theorem.id, paint) + "  " +
+      "\n" + painted(theorem, std::string(mark(theorem)) + " " + theorem.id, paint) + "  " +
       math_to_text(theorem.title) + "\n" +
       wrapped(theorem.expected ? "expected: " + reason_text(theorem) : reason_text(theorem), "  ",
               width);
@@ -326,7 +320,7 @@ std::string theorem_line(const TheoremReport& theorem, std::size_t id_width, boo
   // Those of "not applicable", "> 1000 times" and 100 cases.
   constexpr std::size_t word_width = 14, margin_width = 12, cases_width = 3;
   std::string text = "  " + painted(theorem,
-                                    mark(theorem) + " " + padded(theorem.id, id_width) + "  " +
+                                    std::string(mark(theorem)) + " " + padded(theorem.id, id_width) + "  " +
                                         padded(verdict_word(theorem), word_width),
                                     Paint(colour));
   if (theorem.outcome != Outcome::holds && theorem.outcome != Outcome::violated) {
