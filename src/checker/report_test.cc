@@ -9,6 +9,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "checker/cases.h"
 #include "checker/expectations.h"
 #include "checker/testing.h"
 
@@ -355,6 +356,35 @@ TEST(Report, TimeThatRunsOutIsTold) {
   EXPECT_TRUE(contains(report.text(), "2 hold; time ran out on 2")) << report.text();
   options.seconds = 60;
   EXPECT_FALSE(contains(check(right, options).text(), "time ran out"));
+}
+
+TEST(Report, CasesGoOnWhereTimeRanOutAndEndWithAFault) {
+  CheckOptions options;
+  options.cases = 5;
+  TheoremReport theorem;
+  std::vector<int> asked;
+  const auto ask_until = [&](Clock::time_point deadline) {
+    run_cases(
+        options, {"gaussian"}, deadline, theorem, [](int n, std::string_view) { return n; },
+        [&](int n) {
+          asked.push_back(n);
+          Judged judged;
+          judged.outcome = n == 3 ? Outcome::violated : Outcome::holds;
+          return judged;
+        },
+        [&](int, const Judged& judged, int, std::string_view) {
+          theorem.outcome = judged.outcome;
+        });
+  };
+  ask_until(Clock::time_point::min());
+  ask_until(Clock::time_point::min());
+  EXPECT_EQ(asked, (std::vector<int>{0, 1}));
+  EXPECT_TRUE(theorem.out_of_time);
+  ask_until(Clock::time_point::max());
+  ask_until(Clock::time_point::max());
+  EXPECT_EQ(asked, (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_FALSE(theorem.out_of_time);
+  EXPECT_EQ(theorem.outcome, Outcome::violated);
 }
 
 TEST(Report, AsJsonHoldsEverything) {

@@ -317,15 +317,14 @@ std::string subject_text(const Report& report, bool colour, bool with_bitwise) {
 }
 
 std::string theorem_line(const TheoremReport& theorem, std::size_t id_width, bool colour) {
-  // Those of "not applicable", "> 1000 times" and 100 cases.
-  constexpr std::size_t word_width = 14, margin_width = 12, cases_width = 3;
+  const bool judged = theorem.outcome == Outcome::holds || theorem.outcome == Outcome::violated;
+  // Those of "violated" or "not applicable", of "> 1000 times", and of 100 cases.
+  const std::size_t word_width = judged ? 8 : 14, margin_width = 12, cases_width = 3;
   std::string text = "  " + painted(theorem,
                                     std::string(mark(theorem)) + " " + padded(theorem.id, id_width) + "  " +
                                         padded(verdict_word(theorem), word_width),
                                     Paint(colour));
-  if (theorem.outcome != Outcome::holds && theorem.outcome != Outcome::violated) {
-    return text + "  " + reason_text(theorem) + "\n";
-  }
+  if (!judged) return text + "  " + reason_text(theorem) + "\n";
   text += "  " + right_aligned(margin_text(theorem), margin_width) + "  " +
           right_aligned(std::to_string(theorem.cases), cases_width) +
           (theorem.cases == 1 ? " case" : " cases");
