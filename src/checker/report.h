@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "checker/counterexample.h"
 #include "headproof/check.h"
 
 namespace headproof {
@@ -39,6 +40,9 @@ std::string report_markdown(const Report& report);
 /// "expected", "not applicable", ...
 std::string_view verdict_word(const TheoremReport& theorem);
 
+/// Whether it was found to hold or not to.
+bool judged(const TheoremReport& theorem);
+
 /// Whether the theorem makes the check fail.
 bool fails(const TheoremReport& theorem);
 
@@ -52,6 +56,9 @@ std::string margin_text(const TheoremReport& theorem);
 /// One sentence on what went wrong or why nothing was judged; plain, and empty for what holds.
 std::string reason_text(const TheoremReport& theorem);
 
+/// What is said of a theorem that is listed as violated and holds.
+std::string no_longer_text(const std::string& id);
+
 /// "19 theorems: 17 hold, 1 violated, 1 not applicable".
 std::string summary_text(const Report& report);
 
@@ -63,5 +70,8 @@ std::string features_text(const Features& features, bool offered);
 
 /// "1 head, 2 queries, 2 keys, head_dim 1; causal, window 2".
 std::string problem_text(const AttentionProblem& problem);
+
+/// "the smallest counterexample found: 2 heads, ...; causal (regime tied); shown: batch 0, head 1".
+std::string example_text(const Counterexample& example, const CounterexampleView& view);
 
 }  // namespace headproof

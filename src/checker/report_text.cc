@@ -5,7 +5,6 @@
 #include <cstdio>
 
 #include "checker/conventions.h"
-#include "checker/counterexample.h"
 #include "checker/report.h"
 #include "prose/lines.h"
 #include "prose/math.h"
@@ -270,8 +269,8 @@ std::string numbers_text(const CounterexampleView& view, const Paint& paint) {
 // ---- What is wrong ----
 
 std::string fault_text(const TheoremReport& theorem, const Report& report, const Paint& paint) {
-  std::string text = "\n" + painted(theorem, std::string(mark(theorem)) + " " + theorem.id, paint) + "  " +
-                     paint.bold(math_to_text(theorem.title)) + "\n";
+  std::string text = "\n" + painted(theorem, std::string(mark(theorem)) + " " + theorem.id, paint) +
+                     "  " + paint.bold(math_to_text(theorem.title)) + "\n";
   if (!theorem.statement.empty() && theorem.outcome == Outcome::violated) {
     text += wrapped(math_to_text(theorem.statement), "  ", width);
   }
@@ -280,11 +279,7 @@ std::string fault_text(const TheoremReport& theorem, const Report& report, const
   }
   const Counterexample& example = *theorem.counterexample;
   const CounterexampleView view = view_of(example, report.domain, report.conventions);
-  std::string size = problem_text(example.problem) + " (regime " + example.regime + ")";
-  if (example.problem.batch() > 1 || example.problem.num_heads() > 1) {
-    size += "; shown: batch " + std::to_string(view.batch) + ", head " + std::to_string(view.head);
-  }
-  text += "\n" + wrapped("the smallest counterexample found: " + size, "  ", width);
+  text += "\n" + wrapped(example_text(example, view), "  ", width);
   text += numbers_text(view, paint);
   text += "\n" + wrapped(reason_text(theorem), "  ", width);
   return text + "  " + paint.faint("replay:") + " " + on_one_line(example.replay) + "\n";
@@ -317,14 +312,14 @@ std::string subject_text(const Report& report, bool colour, bool with_bitwise) {
 }
 
 std::string theorem_line(const TheoremReport& theorem, std::size_t id_width, bool colour) {
-  const bool judged = theorem.outcome == Outcome::holds || theorem.outcome == Outcome::violated;
   // Those of "violated" or "not applicable", of "> 1000 times", and of 100 cases.
-  const std::size_t word_width = judged ? 8 : 14, margin_width = 12, cases_width = 3;
-  std::string text = "  " + painted(theorem,
-                                    std::string(mark(theorem)) + " " + padded(theorem.id, id_width) + "  " +
-                                        padded(verdict_word(theorem), word_width),
-                                    Paint(colour));
-  if (!judged) return text + "  " + reason_text(theorem) + "\n";
+  const std::size_t word_width = judged(theorem) ? 8 : 14, margin_width = 12, cases_width = 3;
+  std::string text =
+      "  " + painted(theorem,
+                     std::string(mark(theorem)) + " " + padded(theorem.id, id_width) + "  " +
+                         padded(verdict_word(theorem), word_width),
+                     Paint(colour));
+  if (!judged(theorem)) return text + "  " + reason_text(theorem) + "\n";
   text += "  " + right_aligned(margin_text(theorem), margin_width) + "  " +
           right_aligned(std::to_string(theorem.cases), cases_width) +
           (theorem.cases == 1 ? " case" : " cases");
@@ -346,7 +341,7 @@ std::string faults_text(const Report& report, bool colour) {
     }
   }
   for (const std::string& id : report.no_longer_violated) {
-    text += "\n" + id + " is listed as violated and holds; take it off the list\n";
+    text += "\n" + no_longer_text(id) + "\n";
   }
   return text;
 }
