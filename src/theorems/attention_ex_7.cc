@@ -60,8 +60,8 @@ Verdict judge_rank(Asker& asker, const AttentionProblem& problem) {
       const Index rank = above(singular_values(found), noise);
       const Index least = std::min(most, above(singular_values(exact), 100 * noise));
       ranks.require(least <= rank && rank <= most, [&] {
-        return row_place(b, h, block.first_row) + " and those below: rank " + std::to_string(rank) +
-               ", the definition gives " + std::to_string(least) +
+        return told({Place::Result::A, b, h, block.first_row}) + " and those below: rank " +
+               std::to_string(rank) + ", the definition gives " + std::to_string(least) +
                (least < most ? " to " + std::to_string(most) : "") +
                " with d_k = " + std::to_string(problem.head_dim()) +
                " and T = " + std::to_string(problem.seq_len_q());
