@@ -171,6 +171,17 @@ void add_to_step_summary(const Report& report) {
   }
 }
 
+/// How long the ids are that a report names.
+std::size_t id_width(const CheckOptions& check) {
+  std::size_t width = 0;
+  for (const AttentionTheorem& theorem : attention_theorems()) {
+    if (check.theorems.empty()) width = std::max(width, theorem.id.size());
+  }
+  for (const std::string& id : check.theorems) width = std::max(width, id.size());
+  for (const auto& [key, value] : check.expect) width = std::max(width, ("expect-" + key).size());
+  return width;
+}
+
 int run(Options& options) {
   if (!options.language.empty()) {
     print(stdout, subject_template(options.language));
@@ -185,16 +196,33 @@ int run(Options& options) {
   const auto opened = open_subject(options.subject, options.open);
   if (!opened) return refuse(on_one_line(opened.error().message));
 
+  std::FILE* const text_stream = options.json.to_stdout() ? stderr : stdout;
+  const bool colour = isatty(fileno(text_stream)) != 0 && std::getenv("NO_COLOR") == nullptr;
   const bool terminal = isatty(STDERR_FILENO) != 0;
   constexpr const char* erase_line = "\r\033[K";
+  const auto tell = [&](const std::string& text) {
+    if (terminal) print(stderr, erase_line);
+    print(text_stream, text);
+    std::fflush(text_stream);
+  };
   if (terminal) {
     options.check.progress = [&](std::string_view id, double share) {
       print(stderr, fmt::format("{}{:3.0f} %  {} ...", erase_line, 100 * share, id));
     };
   }
+  const bool identify_only = options.check.identify_only;
+  if (!identify_only) {
+    options.check.identified = [&](const Report& report) {
+      tell(subject_text(report, colour) + "\n");
+    };
+    options.check.ended = [&, width = id_width(options.check)](const TheoremReport& theorem) {
+      tell(theorem_line(theorem, width, colour));
+    };
+  }
   const Report report = opened->attention ? check(*opened->attention, options.check)
                                           : check(*opened->head, options.check);
-  if (terminal) print(stderr, erase_line);
+  tell(identify_only ? report_text(report, colour, true)
+                     : faults_text(report, colour) + end_text(report));
 
   OutputFiles files;
   const std::string json = options.json.wanted() ? report_json(report) : "";
@@ -209,9 +237,6 @@ int run(Options& options) {
   if (const Status done = files.commit(); !done) return refuse(done.error().message);
   add_to_step_summary(report);
 
-  std::FILE* const text_stream = options.json.to_stdout() ? stderr : stdout;
-  const bool colour = isatty(fileno(text_stream)) != 0 && std::getenv("NO_COLOR") == nullptr;
-  print(text_stream, report_text(report, colour, options.check.identify_only));
   if (options.json.to_stdout()) print(stdout, json);
   return report.exit_code();
 }

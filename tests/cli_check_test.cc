@@ -64,6 +64,23 @@ TEST_F(CliCheck, ASubjectThatCrashesFails) {
   EXPECT_TRUE(contains(ended.out, " --regime long --theorem prop-5.1 ")) << ended.out;
 }
 
+TEST_F(CliCheck, TheReportAppearsWhileTheSubjectIsAsked) {
+  if (shell("${HEADPROOF_PYTHON:-python3} -c 'import numpy'").exit_code != 0) {
+    GTEST_SKIP() << "Python has no NumPy";
+  }
+  write("subject.py", run("check --template python").out);
+  write("spy.py",
+        "import subject\n"
+        "def f(q, k, v, is_causal=True):\n"
+        "  with open('report') as report, open('seen', 'a') as seen: seen.write(report.read())\n"
+        "  return subject.my_attention(q, k, v, is_causal)\n");
+  shell(
+      "\"$HEADPROOF\" check python:spy:f --theorem prop-3.1 --theorem prop-5.1 --cases 2 >report");
+  EXPECT_TRUE(contains(content("seen"), "\n  scale ")) << content("report");
+  EXPECT_TRUE(contains(content("seen"), "✓ prop-3.1")) << content("report");
+  EXPECT_FALSE(contains(content("seen"), "✓ prop-5.1")) << content("report");
+}
+
 TEST_F(CliCheck, WhatIsNoneIsRefusedWithAListOfWhatThereIs) {
   const auto refused = [&](const std::string& arguments, const std::vector<std::string>& named) {
     expect_refused("\"$HEADPROOF\" check " + arguments, named);

@@ -120,10 +120,10 @@ struct AttentionProblem {
 
 /// What came out, widened.
 struct AttentionAnswer {
-  Tensor<double, 4> out;                     ///< [batch, num_heads, seq_len_q, value_dim]
-  std::optional<Tensor<double, 3>> lse;      ///< where it was wanted
-  std::optional<Tensor<double, 4>> weights;  ///< where they were wanted
-  std::optional<AttentionGradients<double>> gradients;
+  Tensor<double, 4> out;                          ///< [batch, num_heads, seq_len_q, value_dim]
+  std::optional<Tensor<double, 3>> lse = {};      ///< where it was wanted
+  std::optional<Tensor<double, 4>> weights = {};  ///< where they were wanted
+  std::optional<AttentionGradients<double>> gradients = {};
   bool inputs_changed = false;  ///< q, k, v or the mask were written to
 };
 

@@ -36,6 +36,9 @@ struct Regime {
 };
 const std::vector<Regime>& regimes();
 
+struct Report;
+struct TheoremReport;
+
 struct CheckOptions {
   std::vector<std::string> theorems = {};  ///< ids; empty: all
   std::vector<std::string> regimes = {};   ///< names; empty: all
@@ -56,6 +59,11 @@ struct CheckOptions {
   std::function<std::string(std::string_view id, int case_number)> replay = {};
   /// Called before each theorem with its id and the share of them that is done.
   std::function<void(std::string_view id, double share)> progress = {};
+  /// Called as things become known: first with the subject's domain and conventions (those of bits
+  /// are found out later, by theorems), then with each theorem as it ends. Where time is short that
+  /// is not the order of the report.
+  std::function<void(const Report& so_far)> identified = {};
+  std::function<void(const TheoremReport& theorem)> ended = {};
 };
 
 /// The smallest problem found on which the subject breaks a theorem.
@@ -63,10 +71,10 @@ struct Counterexample {
   AttentionProblem problem;
   std::optional<HeadProblem> head;          ///< of a head: x and weights, which give `problem`
   AttentionReply reply;                     ///< what came out of it
-  Tensor<double, 4> out;                    ///< what should have
-  Tensor<double, 4> A;                      ///< the weights that the definition gives
-  std::optional<Tensor<double, 4>> A_used;  ///< those that the subject uses, where they show
+  AttentionAnswer should_be;                ///< what the definition gives, weights included
+  std::optional<Tensor<double, 4>> A_used;  ///< the weights that the subject uses, where they show
   std::string note;                         ///< where and how, in a sentence
+  std::optional<Place> place;               ///< where, if it is in a result of attention
   std::string regime;
   std::string replay;  ///< one command line
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,15 @@ std::string_view name_of(Claim claim);
 enum class Outcome { holds, violated, not_applicable, unsupported, gave_up, crashed };
 std::string_view name_of(Outcome outcome);
 
+/// Where a claim about attention fails: a row of one of its results, or an entry of it.
+struct Place {
+  enum class Result { out, A, lse, d_q, d_k, d_v };
+  Result result = Result::out;
+  Index batch = 0, head = 0, row = 0;  ///< of d_k and d_v a head of keys, and a key
+  std::optional<Index> column = {};    ///< nothing: the row as a whole
+};
+std::string_view name_of(Place::Result result);
+
 /// One thing that was checked, and what came out.
 struct Finding {
   std::string what;  ///< "every row of $A$ sums to 1", prose with TeX between $ signs
@@ -26,6 +36,7 @@ struct Finding {
   Outcome outcome = Outcome::holds;
   double error = 0, bound = 0;  ///< for bounded claims: the largest error, and the bound at it
   std::string note;             ///< where it failed, or what floating point bends; plain
+  std::optional<Place> place;   ///< where it failed, if that is in a result of attention
 };
 
 /// What became of a theorem.

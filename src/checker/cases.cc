@@ -55,18 +55,28 @@ int calls_to_shrink(Outcome outcome) {
   return outcome == Outcome::violated ? 1500 : outcome == Outcome::crashed ? 60 : 0;
 }
 
-std::string note_of(const Judged& judged) {
-  if (!judged.why.empty()) return judged.why;
-  for (const Finding& finding : judged.verdict.findings) {
-    if (finding.outcome == Outcome::violated) return finding.what + ": " + finding.note;
+void write_down(const CheckOptions& options, int case_number, std::string_view regime,
+                Judged judged, Counterexample example, TheoremReport& report) {
+  example.note = judged.why;
+  for (Finding& finding : judged.verdict.findings) {
+    if (finding.outcome != Outcome::violated || !example.note.empty()) continue;
+    example.note = finding.what + ": " + finding.note;
+    example.place = finding.place;
   }
-  return "";
-}
-
-std::string replay_line(const CheckOptions& options, std::string_view id, int case_number) {
-  if (options.replay) return options.replay(id, case_number);
-  return options.command + " --theorem " + std::string(id) + " --seed " +
-         std::to_string(options.seed) + " --case " + std::to_string(case_number);
+  if (judged.varies) {
+    constexpr std::string_view varies = "; asked again, it did not happen: the answers vary";
+    example.note += varies;
+    if (!judged.why.empty()) judged.why += varies;
+  }
+  example.regime = regime;
+  example.replay = options.replay ? options.replay(report.id, case_number)
+                                  : options.command + " --theorem " + report.id + " --seed " +
+                                        std::to_string(options.seed) + " --case " +
+                                        std::to_string(case_number);
+  report.outcome = judged.outcome;
+  report.why = std::move(judged.why);
+  report.findings = std::move(judged.verdict.findings);
+  report.counterexample = std::move(example);
 }
 
 }  // namespace headproof

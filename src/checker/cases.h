@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,6 +25,7 @@ struct Judged {
   Outcome outcome = Outcome::holds;
   Verdict verdict;
   std::string why;
+  bool varies = false;  ///< asked again, it came to something else
 };
 
 /// The seed of one case of a theorem.
@@ -38,14 +40,37 @@ std::vector<std::string_view> regimes_for(const std::vector<std::string_view>& o
 /// time-out waits: fewer tries.
 int calls_to_shrink(Outcome outcome);
 
-/// The note of a counterexample: what the first violated finding says, or `why`.
-std::string note_of(const Judged& judged);
+/// Makes the problem of a fault smaller, with shrink(problem, fails) for at most a third of the
+/// time that a check has by default, or more where the caller gives more. What comes and goes
+/// cannot be made smaller, and is told as it was seen.
+template <class Problem, class Judge, class Shrink>
+void make_smaller(const CheckOptions& options, Problem& problem, Judged& judged, Judge&& judge,
+                  Shrink&& shrink) {
+  const auto start = Clock::now();
+  const double patience = std::max(3.0, options.seconds / 3);
+  const std::function<bool(const Problem&)> fails = [&](const Problem& candidate) {
+    return judge(candidate).outcome == judged.outcome;
+  };
+  if (fails(problem)) {
+    Problem smaller = shrink(problem, [&](const Problem& candidate) {
+      return since(start) < patience && fails(candidate);
+    });
+    Judged again = judge(smaller);
+    if (again.outcome == judged.outcome) {
+      judged = std::move(again);
+      problem = std::move(smaller);
+      return;
+    }
+  }
+  judged.varies = true;
+}
 
-/// One command line that runs a case again.
-std::string replay_line(const CheckOptions& options, std::string_view id, int case_number);
+/// Completes the counterexample, and the report with it.
+void write_down(const CheckOptions& options, int case_number, std::string_view regime,
+                Judged judged, Counterexample example, TheoremReport& report);
 
-/// Tries case after case until one does not hold, and writes down what became of the theorem; goes
-/// on where an earlier call for the same report ran out of time.
+/// Tries case after case until one does not hold, and writes down what became of the theorem. Goes
+/// on where an earlier call for the same report ran out of time; does nothing where one ended.
 /// draw(number, regime) gives a case's problem, judge(problem) a `Judged`, and
 /// found(problem, judged, number, regime) is called for the case that does not hold.
 template <class Draw, class Judge, class Found>
@@ -53,6 +78,7 @@ void run_cases(const CheckOptions& options, const std::vector<std::string_view>&
                Clock::time_point deadline, TheoremReport& report, Draw&& draw, Judge&& judge,
                Found&& found) {
   const int first = report.cases;
+  if (first > 0 && !report.out_of_time) return;
   if (first == 0 || report.outcome == Outcome::not_applicable) {
     report.outcome = Outcome::not_applicable;
     report.why = regimes.empty() ? "none of the chosen regimes is for it"
@@ -93,5 +119,17 @@ void run_cases(const CheckOptions& options, const std::vector<std::string_view>&
     }
   }
 }
+
+/// A theorem's turn: goes on with its cases until the deadline, where it has not ended before.
+struct Turn {
+  std::string_view id;
+  std::function<void(Clock::time_point deadline, TheoremReport& report)> go_on;
+};
+
+/// What every check does: finds out about the subject; gives each theorem its turn, and in what is
+/// left of the time another to those for which it was too short; and compares with what is
+/// expected. `complete` makes of the turn of a black box that of what is checked.
+Report check_in_turns(AttentionSubject& subject, const CheckOptions& options,
+                      const std::function<Turn(Turn of_black_box, const Domain& domain)>& complete);
 
 }  // namespace headproof

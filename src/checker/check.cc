@@ -4,10 +4,11 @@
 #include <cmath>
 
 #include "checker/cases.h"
+#include "checker/counterexample.h"
 #include "checker/expectations.h"
 #include "checker/identify.h"
 #include "checker/shrink.h"
-#include "theorems/attention_oracle.h"
+#include "theorems/attention_gradient_oracle.h"
 #include "theorems/attention_theorem.h"
 
 namespace headproof {
@@ -31,15 +32,14 @@ Judged judge(const AttentionTheorem& theorem, Asker& asker, const AttentionProbl
   }
 }
 
-class Checker {
+class BlackBox {
  public:
-  Checker(AttentionSubject& subject, const CheckOptions& options, const Report& report)
+  BlackBox(AttentionSubject& subject, const CheckOptions& options, const Report& report)
       : options_(options),
         only_(subject.only_problem()),
         asker_(subject, report.domain, report.conventions) {}
 
-  /// Goes on where `report` ran out of time.
-  void run(const AttentionTheorem& theorem, Clock::time_point deadline, TheoremReport& report) {
+  void go_on(const AttentionTheorem& theorem, Clock::time_point deadline, TheoremReport& report) {
     report.id = theorem.id;
     report.title = theorem.title;
     report.statement = theorem.statement;
@@ -52,6 +52,9 @@ class Checker {
     }
     CheckOptions chosen = options_;
     if (only_) chosen.cases = 1;
+    const auto judge_it = [&](const AttentionProblem& problem) {
+      return judge(theorem, asker_, problem);
+    };
     run_cases(
         chosen, regimes_for(theorem.regimes, options_), deadline, report,
         [&](int n, std::string_view regime) {
@@ -59,36 +62,26 @@ class Checker {
           Draw draw(asker_.domain, case_seed(options_.seed, theorem.id, n), n, regime);
           return theorem.draw(draw);
         },
-        [&](const AttentionProblem& problem) { return judge(theorem, asker_, problem); },
+        judge_it,
         [&](AttentionProblem problem, Judged judged, int n, std::string_view regime) {
-          found(theorem, std::move(problem), std::move(judged), n, std::string(regime), report);
+          const int calls = only_ ? 0 : calls_to_shrink(judged.outcome);
+          make_smaller(options_, problem, judged, judge_it,
+                       [&](const AttentionProblem& larger, const auto& fails) {
+                         return shrink(larger, asker_.domain, calls, fails);
+                       });
+          Counterexample example = counterexample_of(std::move(problem), judged.outcome);
+          write_down(options_, n, regime, std::move(judged), std::move(example), report);
         });
   }
 
  private:
-  void found(const AttentionTheorem& theorem, AttentionProblem problem, Judged judged, int n,
-             std::string regime, TheoremReport& report) {
-    const auto start = Clock::now();
-    const Outcome outcome = judged.outcome;
-    // What comes and goes cannot be shrunk, and is told as it was seen.
-    const bool stays = judge(theorem, asker_, problem).outcome == outcome;
-    const int calls = only_ || !stays ? 0 : calls_to_shrink(outcome);
-    // A third of the time that a check has by default; more where the caller gives more.
-    const double patience = std::max(3.0, options_.seconds / 3);
-    AttentionProblem smaller =
-        shrink(problem, asker_.domain, calls, [&](const AttentionProblem& candidate) {
-          return since(start) < patience && judge(theorem, asker_, candidate).outcome == outcome;
-        });
-    Judged again = judge(theorem, asker_, smaller);
-    const bool repeats = stays && again.outcome == outcome;
-    if (repeats) {
-      judged = std::move(again);
-      problem = std::move(smaller);
-    }
+  Counterexample counterexample_of(AttentionProblem problem, Outcome outcome) {
     Counterexample example;
-    const AttentionOracle oracle(problem, asker_.domain, asker_.conventions);
-    example.out = oracle.stages.out;
-    example.A = oracle.stages.A;
+    if (problem.d_out) {  // as num-gradient asks
+      leave_out_empty_rows(*problem.d_out,
+                           AttentionOracle(problem, asker_.domain, asker_.conventions));
+    }
+    example.should_be = definition_of(problem, asker_.domain, asker_.conventions).values;
     example.reply = asker_.reply(problem);
     if (outcome == Outcome::violated) {
       try {
@@ -97,19 +90,8 @@ class Checker {
         // The counterexample is told without it.
       }
     }
-    example.note = note_of(judged);
-    if (!repeats) {
-      constexpr std::string_view varies = "; asked again, it did not happen: the answers vary";
-      example.note += varies;
-      if (!judged.why.empty()) judged.why += varies;
-    }
-    example.regime = std::move(regime);
-    example.replay = replay_line(options_, theorem.id, n);
     example.problem = std::move(problem);
-    report.outcome = outcome;
-    report.why = judged.why;
-    report.findings = std::move(judged.verdict.findings);
-    report.counterexample = std::move(example);
+    return example;
   }
 
   const CheckOptions& options_;
@@ -155,9 +137,51 @@ std::string_view bitwise_name(std::string_view id) {
   return "";
 }
 
+/// The theorems that a check is about: those chosen, or those that find out what bits depend on.
+std::vector<const AttentionTheorem*> chosen_theorems(const CheckOptions& options) {
+  std::vector<const AttentionTheorem*> chosen;
+  for (const AttentionTheorem& theorem : attention_theorems()) {
+    const auto& ids = options.theorems;
+    const bool wanted = ids.empty() || std::find(ids.begin(), ids.end(), theorem.id) != ids.end();
+    const bool for_identity = !bitwise_name(theorem.id).empty();
+    if (options.identify_only ? for_identity : wanted) chosen.push_back(&theorem);
+  }
+  return chosen;
+}
+
+/// First all of them, then, in the time that is left, those for which it was too short.
+std::vector<TheoremReport> take_turns(const std::vector<Turn>& turns, const CheckOptions& options,
+                                      Clock::time_point start,
+                                      const std::function<void(TheoremReport&)>& ended) {
+  std::vector<TheoremReport> results(turns.size());
+  for (bool again : {false, true}) {
+    std::vector<std::size_t> waiting;
+    for (std::size_t at = 0; at < turns.size(); ++at) {
+      if (!again || results[at].out_of_time) waiting.push_back(at);
+    }
+    for (std::size_t n = 0; n < waiting.size(); ++n) {
+      const Turn& turn = turns[waiting[n]];
+      TheoremReport& result = results[waiting[n]];
+      if (options.progress) {
+        options.progress(turn.id, static_cast<double>(n) / static_cast<double>(waiting.size()));
+      }
+      // What is left of the time is shared among what is left of the theorems.
+      const double left = std::max(0.0, options.seconds - since(start));
+      const std::chrono::duration<double> share(left / static_cast<double>(waiting.size() - n));
+      if (!again || left > 0) {
+        turn.go_on(Clock::now() + std::chrono::duration_cast<Clock::duration>(share), result);
+      }
+      if (again || !result.out_of_time) ended(result);
+    }
+  }
+  return results;
+}
+
 }  // namespace
 
-Report check(AttentionSubject& subject, const CheckOptions& options) {
+Report check_in_turns(
+    AttentionSubject& subject, const CheckOptions& options,
+    const std::function<Turn(Turn of_black_box, const Domain& domain)>& complete) {
   const auto start = Clock::now();
   Report report;
   report.subject = subject.name();
@@ -166,45 +190,28 @@ Report check(AttentionSubject& subject, const CheckOptions& options) {
   Probed probed = only ? Probed{subject.domain(), {}, {}} : probe_domain(subject);
   report.domain = std::move(probed.domain);
   report.declined = std::move(probed.declined);
-  if (const auto fault = fault_of_declaration(report, probed.silent)) {
-    report.theorems.push_back(*fault);
-  }
-  if (probed.silent) {
-    report.seconds = since(start);
-    return report;
-  }
-  if (!only) report.conventions = identify(subject, report.domain);
+  if (!only && !probed.silent) report.conventions = identify(subject, report.domain);
+  if (options.identified) options.identified(report);
 
-  std::vector<const AttentionTheorem*> chosen;
-  for (const AttentionTheorem& theorem : attention_theorems()) {
-    const auto& ids = options.theorems;
-    const bool wanted = ids.empty() || std::find(ids.begin(), ids.end(), theorem.id) != ids.end();
-    const bool for_identity = !bitwise_name(theorem.id).empty();
-    if (options.identify_only ? for_identity : wanted) chosen.push_back(&theorem);
+  const auto ended = [&](TheoremReport& theorem) {
+    apply_expectations(theorem, options);
+    if (options.ended && !options.identify_only) options.ended(theorem);
+  };
+  if (auto fault = fault_of_declaration(report, probed.silent)) {
+    ended(*fault);
+    report.theorems.push_back(std::move(*fault));
   }
-  Checker checker(subject, options, report);
-  std::vector<TheoremReport> results(chosen.size());
-  // First all of them, then, in the time that is left, those for which it was too short.
-  for (bool again : {false, true}) {
-    std::vector<std::size_t> waiting;
-    for (std::size_t at = 0; at < chosen.size(); ++at) {
-      if (!again || results[at].out_of_time) waiting.push_back(at);
-    }
-    for (std::size_t n = 0; n < waiting.size(); ++n) {
-      const AttentionTheorem& theorem = *chosen[waiting[n]];
-      if (options.progress) {
-        options.progress(theorem.id, static_cast<double>(n) / static_cast<double>(waiting.size()));
-      }
-      // What is left of the time is shared among what is left of the theorems.
-      const double left = options.seconds - since(start);
-      if (again && left <= 0) break;
-      const auto share = std::chrono::duration<double>(std::max(0.0, left) /
-                                                       static_cast<double>(waiting.size() - n));
-      checker.run(theorem, Clock::now() + std::chrono::duration_cast<Clock::duration>(share),
-                  results[waiting[n]]);
-    }
+  BlackBox black_box(subject, options, report);
+  std::vector<Turn> turns;
+  for (const AttentionTheorem* theorem : chosen_theorems(options)) {
+    if (probed.silent) break;
+    turns.push_back(complete({theorem->id,
+                              [&black_box, theorem](Clock::time_point deadline, auto& result) {
+                                black_box.go_on(*theorem, deadline, result);
+                              }},
+                             report.domain));
   }
-  for (TheoremReport& result : results) {
+  for (TheoremReport& result : take_turns(turns, options, start, ended)) {
     const std::string_view bitwise = bitwise_name(result.id);
     if (!bitwise.empty() &&
         (result.outcome == Outcome::holds || result.outcome == Outcome::violated)) {
@@ -213,9 +220,15 @@ Report check(AttentionSubject& subject, const CheckOptions& options) {
     }
     if (!options.identify_only) report.theorems.push_back(std::move(result));
   }
+  const std::size_t told = report.theorems.size();
   compare_with_expectations(report, options);
+  for (std::size_t at = told; at < report.theorems.size(); ++at) ended(report.theorems[at]);
   report.seconds = since(start);
   return report;
+}
+
+Report check(AttentionSubject& subject, const CheckOptions& options) {
+  return check_in_turns(subject, options, [](Turn turn, const Domain&) { return turn; });
 }
 
 Domain plain_domain() {

@@ -123,8 +123,8 @@ Counterexample counterexample_of(const Subject& head, HeadProblem problem) {
   attention.causal = problem.causal ? Causal::top_left : Causal::none;
 
   const Oracle oracle(problem);
-  example.out = with_heads(oracle.out, Tensor<double, 4>(rows));
-  example.A = with_heads(oracle.A, Tensor<double, 4>(square));
+  example.should_be.out = with_heads(oracle.out, Tensor<double, 4>(rows));
+  example.should_be.weights = with_heads(oracle.A, Tensor<double, 4>(square));
   try {
     const HeadAnswer answer = ask(head, problem);
     AttentionAnswer came;
@@ -139,15 +139,17 @@ Counterexample counterexample_of(const Subject& head, HeadProblem problem) {
   return example;
 }
 
-TheoremReport run(const Theorem& theorem, const Subject& head, const Domain& domain,
-                  const CheckOptions& options, Clock::time_point deadline) {
-  TheoremReport report;
+void go_on(const Theorem& theorem, const Subject& head, const Domain& domain,
+           const CheckOptions& options, Clock::time_point deadline, TheoremReport& report) {
   report.id = theorem.id;
   report.title = theorem.title;
   report.statement = theorem.statement;
   const std::string seed_name = "head " + report.id;
   CheckOptions chosen = options;
   if (asks_its_own(theorem.id)) chosen.cases = 1;
+  // Weights may shrink to zeros for which a hypothesis fails: then the right head is blamed too.
+  const auto right = reference_subject();
+  const auto judge_it = [&](const HeadProblem& problem) { return judge(theorem, head, problem); };
   run_cases(
       chosen, regimes_for({"gaussian", "single", "one-hot", "tied", "lanes", "long"}, options),
       deadline, report,
@@ -157,31 +159,22 @@ TheoremReport run(const Theorem& theorem, const Subject& head, const Domain& dom
         problem.causal |= asks_masked(theorem.id);
         return problem;
       },
-      [&](const HeadProblem& problem) { return judge(theorem, head, problem); },
-      [&](HeadProblem problem, Judged first, int n, std::string_view regime) {
-        const auto start = Clock::now();
-        const Outcome outcome = first.outcome;
-        const Anatomy<HeadProblem> anatomy = anatomy_within(domain);
-        // Weights may shrink to zeros for which a hypothesis fails: then the right head is blamed
-        // too.
-        const auto right = reference_subject();
-        const std::function<bool(const HeadProblem&)> fails = [&](const HeadProblem& smaller) {
-          return since(start) < 3 && judge(theorem, head, smaller).outcome == outcome &&
-                 judge(theorem, *right, smaller).outcome == Outcome::holds;
-        };
-        problem = Shrinker(std::move(problem), anatomy, calls_to_shrink(outcome), fails).run();
-        Judged judged = judge(theorem, head, problem);
-        if (judged.outcome != outcome) judged = std::move(first);  // the answers vary
-        Counterexample example = counterexample_of(head, std::move(problem));
-        example.note = note_of(judged);
-        example.regime = regime;
-        example.replay = replay_line(options, theorem.id, n);
-        report.outcome = outcome;
-        report.why = judged.why;
-        report.findings = std::move(judged.verdict.findings);
-        report.counterexample = std::move(example);
+      judge_it,
+      [&](HeadProblem problem, Judged judged, int n, std::string_view regime) {
+        const int calls = calls_to_shrink(judged.outcome);
+        make_smaller(options, problem, judged, judge_it,
+                     [&](const HeadProblem& larger, const auto& fails) {
+                       const Anatomy<HeadProblem> anatomy = anatomy_within(domain);
+                       const std::function<bool(const HeadProblem&)> head_alone_fails =
+                           [&](const HeadProblem& smaller) {
+                             return fails(smaller) &&
+                                    judge(theorem, *right, smaller).outcome == Outcome::holds;
+                           };
+                       return Shrinker(larger, anatomy, calls, head_alone_fails).run();
+                     });
+        write_down(options, n, regime, std::move(judged),
+                   counterexample_of(head, std::move(problem)), report);
       });
-  return report;
 }
 
 bool has_answer(const TheoremReport& report) {
@@ -191,62 +184,47 @@ bool has_answer(const TheoremReport& report) {
 
 /// One report from what a theorem found about the head and about the head as a black box: the
 /// graver of the two, the head's own where both are violated.
-void merge(TheoremReport& black_box, TheoremReport head) {
+TheoremReport merged(TheoremReport black_box, const TheoremReport& head) {
+  if (black_box.counterexample && black_box.counterexample->problem.q.size() > 0) {
+    black_box.counterexample->note += "; asked with x_t = (q_t, k_t, v_t) and weights that select";
+  }
   const int cases = black_box.cases + head.cases;
   const double used = std::max(black_box.used, head.used);
+  const bool out_of_time = black_box.out_of_time || head.out_of_time;
   const bool prefer_head = !has_answer(black_box) || black_box.outcome == Outcome::holds ||
                            (head.outcome == Outcome::violated && !asks_its_own(head.id));
   if (has_answer(head) && prefer_head &&
       (head.outcome != Outcome::holds || !has_answer(black_box))) {
-    black_box = std::move(head);
+    black_box = head;
   } else if (black_box.outcome == Outcome::holds && head.outcome == Outcome::holds) {
     black_box.findings.insert(black_box.findings.end(), head.findings.begin(), head.findings.end());
   }
   black_box.cases = cases;
   black_box.used = used;
+  black_box.out_of_time = out_of_time;
+  return black_box;
 }
 
 }  // namespace
 
 Report check(const Subject& head, const CheckOptions& options) {
-  const auto start = Clock::now();
   const auto black_box = head_as_attention(head);
-  CheckOptions first_half = options;
-  first_half.seconds = options.seconds / 2;
-  first_half.expected.clear();  // compared once, with what both halves found
-  first_half.expect.clear();
-  Report report = check(*black_box, first_half);
-  const bool answers = report.theorems.size() != 1 || report.theorems.front().id != "answers";
-  for (TheoremReport& theorem : report.theorems) {
-    if (theorem.counterexample && theorem.counterexample->problem.q.size() > 0) {
-      theorem.counterexample->note += "; asked with x_t = (q_t, k_t, v_t) and weights that select";
-    }
-  }
   std::vector<Theorem> about_heads = theorems();
   about_heads.push_back(head_num_poison());
-  for (std::size_t at = 0; answers && !options.identify_only && at < about_heads.size(); ++at) {
-    const Theorem& theorem = about_heads[at];
-    const auto& ids = options.theorems;
-    if (!ids.empty() && std::find(ids.begin(), ids.end(), theorem.id) == ids.end()) continue;
-    if (options.progress) {
-      options.progress(theorem.id,
-                       static_cast<double>(at) / static_cast<double>(about_heads.size()));
-    }
-    const double left = std::max(0.0, options.seconds - since(start));
-    const std::chrono::duration<double> share(left / static_cast<double>(about_heads.size() - at));
-    TheoremReport of_head = run(theorem, head, report.domain, options,
-                                Clock::now() + std::chrono::duration_cast<Clock::duration>(share));
-    const auto same = std::find_if(report.theorems.begin(), report.theorems.end(),
-                                   [&](const TheoremReport& r) { return r.id == of_head.id; });
-    if (same == report.theorems.end()) {
-      report.theorems.push_back(std::move(of_head));
-    } else {
-      merge(*same, std::move(of_head));
-    }
-  }
-  compare_with_expectations(report, options);
-  report.seconds = since(start);
-  return report;
+  return check_in_turns(*black_box, options, [&](Turn turn, const Domain& domain) {
+    const auto theorem = std::find_if(about_heads.begin(), about_heads.end(),
+                                      [&](const Theorem& each) { return each.id == turn.id; });
+    const bool is_about_heads = theorem != about_heads.end();
+    TheoremReport nothing;
+    nothing.outcome = Outcome::not_applicable;
+    return Turn{turn.id, [=, &head, &domain, &options, of_black_box = nothing, of_head = nothing](
+                             Clock::time_point deadline, TheoremReport& report) mutable {
+                  const auto half = (deadline - Clock::now()) / 2;
+                  turn.go_on(is_about_heads ? deadline - half : deadline, of_black_box);
+                  if (is_about_heads) go_on(*theorem, head, domain, options, deadline, of_head);
+                  report = merged(of_black_box, of_head);
+                }};
+  });
 }
 
 }  // namespace headproof

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <thread>
+#include <utility>
 
 #include "headproof/check.h"
 #include "subjects/head_adapter.h"
@@ -118,6 +121,36 @@ TEST(CheckHead, AHeadThatMultipliesMaskedZerosByNaNIsFound) {
     if (expected) {
       EXPECT_EQ(theorem.counterexample.value().problem.seq_len_q(), 2);
     }
+  }
+}
+
+/// The reference, which takes its time once it is told to.
+class Pausing final : public Subject {
+ public:
+  mutable bool pause = false;
+  std::string_view name() const override { return "pausing"; }
+  Result<HeadAnswer> head(const HeadProblem& problem) const override {
+    if (std::exchange(pause, false)) std::this_thread::sleep_for(std::chrono::milliseconds(2200));
+    return reference_subject()->head(problem);
+  }
+};
+
+TEST(CheckHead, WhatRanOutOfTimeGoesOnInTheTimeThatOthersLeft) {
+  const Pausing head;
+  CheckOptions options;
+  options.theorems = {"prop-3.1", "thm-6.1"};
+  options.seconds = 4;
+  options.cases = 8;
+  std::vector<std::string> ended;
+  options.identified = [&](const Report&) { head.pause = true; };
+  options.ended = [&](const TheoremReport& theorem) { ended.push_back(theorem.id); };
+  const Report report = check(head, options);
+  EXPECT_EQ(ended, (std::vector<std::string>{"thm-6.1", "prop-3.1"}));
+  ASSERT_EQ(report.theorems.size(), 2U);
+  EXPECT_EQ(report.theorems[0].id, "prop-3.1");
+  for (const TheoremReport& theorem : report.theorems) {
+    EXPECT_EQ(theorem.cases, 16) << theorem.id << ", a head and as a black box";
+    EXPECT_FALSE(theorem.out_of_time) << theorem.id;
   }
 }
 

@@ -18,18 +18,29 @@ struct NamedMatrix {
   std::optional<std::array<Index, 2>> wrong = {};
 };
 
-/// What came out beside what should have.
+/// What the definition gives, and how far a right subject may be from it: out, A, and what else the
+/// problem asks for.
+struct Definition {
+  AttentionAnswer values, errors;
+};
+Definition definition_of(const AttentionProblem& problem, const Domain& domain,
+                         const Conventions& conventions);
+
+/// One of the results, as it came out beside as it should have.
 struct Comparison {
+  Place::Result result;
   NamedMatrix is, should_be;
 };
 
-/// One head of one batch element, the one with the worst entry.
+/// One head of one batch element: the one that the sentence is about, else that of the worst entry.
 struct CounterexampleView {
   Index batch = 0, head = 0;
-  std::vector<NamedMatrix> given;       ///< q, k, v and what else the problem has
-  std::optional<Comparison> A;          ///< where the weights in use are wrong
-  std::optional<Comparison> out;        ///< where there is an answer that tells something
-  std::vector<NamedMatrix> also_given;  ///< further answers: gradients
+  Index query = 0, key = 0;        ///< what larger matrices are shown around
+  std::vector<NamedMatrix> given;  ///< q, k, v and what else the problem has
+  /// A, where the weights in use are wrong; and what the sentence is about, out if that tells
+  /// something or nothing else does.
+  std::vector<Comparison> compared;
+  std::vector<NamedMatrix> also;  ///< further answers: gradients
 };
 
 CounterexampleView view_of(const Counterexample& example, const Domain& domain,

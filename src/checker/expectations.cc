@@ -25,6 +25,14 @@ TheoremReport expected_convention(const ConventionFound& found, const std::strin
 
 }  // namespace
 
+void apply_expectations(TheoremReport& theorem, const CheckOptions& options) {
+  theorem.gates = theorem.claim != Claim::bitwise || options.require_bitwise;
+  const auto known = options.expected.find(theorem.id);
+  if (known == options.expected.end() || theorem.outcome != Outcome::violated) return;
+  theorem.expected = true;
+  theorem.why = known->second;
+}
+
 void compare_with_expectations(Report& report, const CheckOptions& options) {
   for (const ConventionFound& found : conventions_found(report.conventions)) {
     const auto expected = options.expect.find(found.key);
@@ -33,13 +41,8 @@ void compare_with_expectations(Report& report, const CheckOptions& options) {
   }
   report.strict = options.strict;
   for (TheoremReport& theorem : report.theorems) {
-    theorem.gates = theorem.claim != Claim::bitwise || options.require_bitwise;
-    const auto known = options.expected.find(theorem.id);
-    if (known == options.expected.end()) continue;
-    if (theorem.outcome == Outcome::violated) {
-      theorem.expected = true;
-      theorem.why = known->second;
-    } else if (theorem.outcome == Outcome::holds) {
+    apply_expectations(theorem, options);
+    if (theorem.outcome == Outcome::holds && options.expected.contains(theorem.id)) {
       report.no_longer_violated.push_back(theorem.id);
     }
   }

@@ -5,8 +5,11 @@
 
 namespace headproof {
 
-/// Says of each theorem whether it gates, turns known violations into expected ones, and adds an
-/// entry to `report.theorems` for each convention that was expected.
+/// Says whether the theorem gates, and turns a known violation into an expected one.
+void apply_expectations(TheoremReport& theorem, const CheckOptions& options);
+
+/// The same for each theorem, and adds an entry to `report.theorems` for each convention that was
+/// expected.
 void compare_with_expectations(Report& report, const CheckOptions& options);
 
 }  // namespace headproof

@@ -12,10 +12,6 @@
 namespace headproof {
 namespace {
 
-bool judged(const TheoremReport& theorem) {
-  return theorem.outcome == Outcome::holds || theorem.outcome == Outcome::violated;
-}
-
 std::string counted(Index count, const std::string& one, const std::string& many) {
   return std::to_string(count) + " " + (count == 1 ? one : many);
 }
@@ -31,6 +27,10 @@ std::string_view name_of(Causal causal) {
 }
 
 }  // namespace
+
+bool judged(const TheoremReport& theorem) {
+  return theorem.outcome == Outcome::holds || theorem.outcome == Outcome::violated;
+}
 
 bool fails(const TheoremReport& theorem) {
   switch (theorem.outcome) {
@@ -48,6 +48,12 @@ std::string_view verdict_word(const TheoremReport& theorem) {
   if (theorem.expected) return "expected";
   if (theorem.outcome == Outcome::violated && theorem.claim == Claim::bitwise) return "differs";
   return name_of(theorem.outcome);
+}
+
+std::string_view mark(const TheoremReport& theorem) {
+  if (theorem.outcome == Outcome::holds) return "✓";
+  if (fails(theorem)) return theorem.outcome == Outcome::violated ? "✗" : "!";
+  return theorem.outcome == Outcome::violated ? "~" : "-";
 }
 
 std::string margin_text(const TheoremReport& theorem) {
@@ -160,6 +166,19 @@ std::string problem_text(const AttentionProblem& problem) {
   if (problem.want_weights) append(options, "with A");
   if (problem.d_out) append(options, "with gradients");
   return text + "; " + options;
+}
+
+std::string no_longer_text(const std::string& id) {
+  return id + " is listed as violated and holds; take it off the list";
+}
+
+std::string example_text(const Counterexample& example, const CounterexampleView& view) {
+  std::string text = "the smallest counterexample found: " + problem_text(example.problem) +
+                     " (regime " + example.regime + ")";
+  if (example.problem.batch() > 1 || example.problem.num_heads() > 1) {
+    text += "; shown: batch " + std::to_string(view.batch) + ", head " + std::to_string(view.head);
+  }
+  return text;
 }
 
 }  // namespace headproof

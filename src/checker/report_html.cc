@@ -7,7 +7,6 @@
 #include <cstdio>
 
 #include "checker/conventions.h"
-#include "checker/counterexample.h"
 #include "checker/report.h"
 #include "prose/math.h"
 
@@ -50,73 +49,107 @@ Window window_of(Index size, Index middle) {
 
 enum class Colours { amount, sign };  // 0 to the largest; blue below 0, orange above
 
-/// One matrix as cells. `largest` is the number that gets full colour.
-std::string drawing(const NamedMatrix& matrix, double largest, Colours colours) {
-  const auto [height, width] = matrix.values.shape();
-  const auto middle = matrix.wrong.value_or(std::array<Index, 2>{0, 0});
-  const Window rows = window_of(height, middle[0]), columns = window_of(width, middle[1]);
-  const Index longest = std::max<Index>({rows.count, columns.count, 1});
-  const bool numbers = longest <= 8;
-  const Index side = numbers ? 46 : std::max<Index>(4, 300 / longest);
-  constexpr Index margin = 26;
-  std::string cells, texts;
-  const auto at = [&](Index place, const Window& window) {
-    return margin + (place - window.first) * side;
-  };
-  for (Index i = rows.first; i < rows.first + rows.count; ++i) {
-    for (Index c = columns.first; c < columns.first + columns.count; ++c) {
-      const double value = matrix.values(i, c);
-      const bool finite = std::isfinite(value);
-      const std::string_view kind = !finite                                 ? "odd"
-                                    : colours == Colours::sign && value < 0 ? "below"
-                                    : colours == Colours::sign              ? "above"
-                                                                            : "amount";
-      const double share = !finite       ? 1
-                           : largest > 0 ? std::min(1.0, std::fabs(value) / largest)
-                                         : 0;
-      const std::string place =
-          "x=\"" + std::to_string(at(c, columns)) + "\" y=\"" + std::to_string(at(i, rows)) + "\"";
-      cells += "<rect class=\"" + std::string(kind) + "\" " + place + " width=\"" +
-               std::to_string(side) + "\" height=\"" + std::to_string(side) + "\" fill-opacity=\"" +
-               text_of(share, 3) + "\"><title>row " + std::to_string(i) + ", column " +
-               std::to_string(c) + ": " + text_of(value, 9) + "</title></rect>";
-      if (numbers) {
-        texts += "<text class=\"" + std::string(share > 0.55 ? "light" : "") + "\" x=\"" +
-                 std::to_string(at(c, columns) + side / 2) + "\" y=\"" +
-                 std::to_string(at(i, rows) + side / 2 + 4) + "\">" + cell_text(value) + "</text>";
-      }
+/// One matrix as cells.
+class Drawing {
+ public:
+  /// `largest` is the number that gets full colour.
+  Drawing(const NamedMatrix& matrix, double largest, Colours colours)
+      : matrix_(matrix),
+        largest_(largest),
+        colours_(colours),
+        middle_(matrix.wrong.value_or(std::array<Index, 2>{0, 0})),
+        rows_(window_of(matrix.values.shape()[0], middle_[0])),
+        columns_(window_of(matrix.values.shape()[1], middle_[1])),
+        longest_(std::max(rows_.count, columns_.count)),
+        numbers_(longest_ <= 8),
+        side_(numbers_ ? 46 : std::max<Index>(4, 300 / longest_)) {}
+
+  std::string figure() {
+    for (Index i = rows_.first; i < rows_.first + rows_.count; ++i) {
+      for (Index c = columns_.first; c < columns_.first + columns_.count; ++c) add_cell(i, c);
+    }
+    add_labels();
+    if (matrix_.wrong) {
+      texts_ += rect("wrong", x_of(middle_[1]) - 1, y_of(middle_[0]) - 1, side_ + 2) + "/>";
+    }
+    const std::string caption = escape_html(this->caption());
+    const std::string wide = std::to_string(margin + columns_.count * side_ + 8),
+                      high = std::to_string(margin + rows_.count * side_ + 3);
+    return "<figure><figcaption>" + caption + "</figcaption><svg role=\"img\" width=\"" + wide +
+           "\" height=\"" + high + "\" viewBox=\"0 0 " + wide + " " + high + "\" aria-label=\"" +
+           caption + "\">" + cells_ + texts_ + "</svg></figure>\n";
+  }
+
+ private:
+  static constexpr Index margin = 26;
+  Index x_of(Index column) const { return margin + (column - columns_.first) * side_; }
+  Index y_of(Index row) const { return margin + (row - rows_.first) * side_; }
+
+  static std::string rect(std::string_view kind, Index x, Index y, Index side) {
+    return "<rect class=\"" + std::string(kind) + "\" x=\"" + std::to_string(x) + "\" y=\"" +
+           std::to_string(y) + "\" width=\"" + std::to_string(side) + "\" height=\"" +
+           std::to_string(side) + "\"";
+  }
+  void write(std::string_view kind, Index x, Index y, const std::string& text) {
+    texts_ += "<text class=\"" + std::string(kind) + "\" x=\"" + std::to_string(x) + "\" y=\"" +
+              std::to_string(y) + "\">" + text + "</text>";
+  }
+
+  void add_cell(Index i, Index c) {
+    const double value = matrix_.values(i, c);
+    const bool finite = std::isfinite(value), by_sign = colours_ == Colours::sign;
+    const std::string_view kind = !finite                ? "odd"
+                                  : by_sign && value < 0 ? "below"
+                                  : by_sign              ? "above"
+                                                         : "amount";
+    const double share = !finite        ? 1
+                         : largest_ > 0 ? std::min(1.0, std::fabs(value) / largest_)
+                                        : 0;
+    cells_ += rect(kind, x_of(c), y_of(i), side_) + " fill-opacity=\"" + text_of(share, 3) +
+              "\"><title>row " + std::to_string(i) + ", column " + std::to_string(c) + ": " +
+              text_of(value, 9) + "</title></rect>";
+    if (numbers_) {
+      write(share > 0.55 ? "light" : "", x_of(c) + side_ / 2, y_of(i) + side_ / 2 + 4,
+            cell_text(value));
     }
   }
-  const auto label = [&](Index x, Index y, Index number) {
-    texts += "<text class=\"label\" x=\"" + std::to_string(x) + "\" y=\"" + std::to_string(y) +
-             "\">" + std::to_string(number) + "</text>";
-  };
-  // Every row and column is numbered when there is room, else the first, the last and the wrong.
-  const auto labelled = [&](Index place, const Window& window, Index wrong) {
-    return numbers || place == window.first || place == window.first + window.count - 1 ||
-           (matrix.wrong && place == wrong);
-  };
-  for (Index i = rows.first; i < rows.first + rows.count; ++i) {
-    if (labelled(i, rows, middle[0])) label(margin / 2, at(i, rows) + side / 2 + 4, i);
+
+  /// Every row and column is numbered when there is room, else the first, the last and the wrong.
+  void add_labels() {
+    const auto labelled = [&](Index at, const Window& window, Index wrong) {
+      return numbers_ || at == window.first || at == window.first + window.count - 1 ||
+             (matrix_.wrong && at == wrong);
+    };
+    for (Index i = rows_.first; i < rows_.first + rows_.count; ++i) {
+      if (!labelled(i, rows_, middle_[0])) continue;
+      write("label", margin / 2, y_of(i) + side_ / 2 + 4, std::to_string(i));
+    }
+    for (Index c = columns_.first; c < columns_.first + columns_.count; ++c) {
+      if (!labelled(c, columns_, middle_[1])) continue;
+      write("label", x_of(c) + side_ / 2, margin - 7, std::to_string(c));
+    }
   }
-  for (Index c = columns.first; c < columns.first + columns.count; ++c) {
-    if (labelled(c, columns, middle[1])) label(at(c, columns) + side / 2, margin - 7, c);
+
+  std::string caption() const {
+    const auto [height, width] = matrix_.values.shape();
+    if (rows_.count == height && columns_.count == width) return matrix_.name;
+    return matrix_.name + ", rows " + std::to_string(rows_.first) + " to " +
+           std::to_string(rows_.first + rows_.count - 1) + " of " + std::to_string(height);
   }
-  if (matrix.wrong) {
-    texts += "<rect class=\"wrong\" x=\"" + std::to_string(at(middle[1], columns) - 1) + "\" y=\"" +
-             std::to_string(at(middle[0], rows) - 1) + "\" width=\"" + std::to_string(side + 2) +
-             "\" height=\"" + std::to_string(side + 2) + "\"/>";
-  }
-  const std::string wide = std::to_string(margin + columns.count * side + 3),
-                    high = std::to_string(margin + rows.count * side + 3);
-  std::string caption = matrix.name;
-  if (rows.count < height || columns.count < width) {
-    caption += ", rows " + std::to_string(rows.first) + " to " +
-               std::to_string(rows.first + rows.count - 1) + " of " + std::to_string(height);
-  }
-  return "<figure><figcaption>" + escape_html(caption) + "</figcaption><svg role=\"img\" width=\"" +
-         wide + "\" height=\"" + high + "\" viewBox=\"0 0 " + wide + " " + high +
-         "\" aria-label=\"" + escape_html(caption) + "\">" + cells + texts + "</svg></figure>\n";
+
+  const NamedMatrix& matrix_;
+  const double largest_;
+  const Colours colours_;
+  const std::array<Index, 2> middle_;  ///< the wrong entry
+  const Window rows_, columns_;
+  const Index longest_;
+  const bool numbers_;  ///< whether they fit into the cells
+  const Index side_;
+  std::string cells_, texts_;
+};
+
+std::string drawing(const NamedMatrix& matrix, double largest, Colours colours) {
+  return Drawing(matrix, largest, colours).figure();
 }
 
 double largest_of(const Tensor<double, 2>& values) {
@@ -128,12 +161,12 @@ double largest_of(const Tensor<double, 2>& values) {
 }
 
 /// As it should be, as it is, and the difference, the first two in one scale.
-std::string comparison_html(const Comparison& comparison, const std::string& name,
-                            Colours colours) {
+std::string comparison_html(const Comparison& comparison) {
+  const Colours colours = comparison.result == Place::Result::A ? Colours::amount : Colours::sign;
   const double largest =
       std::max(largest_of(comparison.is.values), largest_of(comparison.should_be.values));
-  NamedMatrix difference{name + ", the difference", comparison.is.values, false,
-                         comparison.is.wrong};
+  NamedMatrix difference{std::string(name_of(comparison.result)) + ", the difference",
+                         comparison.is.values, false, comparison.is.wrong};
   auto right = comparison.should_be.values.begin();
   for (double& value : difference.values) value -= *right++;
   // What is wrong gets full colour, so that rounding elsewhere stays pale.
@@ -151,28 +184,19 @@ std::string comparison_html(const Comparison& comparison, const std::string& nam
 
 std::string counterexample_html(const Counterexample& example, const Report& report) {
   const CounterexampleView view = view_of(example, report.domain, report.conventions);
-  std::string size = "The smallest counterexample found: " + problem_text(example.problem) +
-                     " (regime " + example.regime + ")";
-  if (example.problem.batch() > 1 || example.problem.num_heads() > 1) {
-    size += "; batch " + std::to_string(view.batch) + ", head " + std::to_string(view.head);
-  }
-  std::string html = element("p", "size", escape_html(size + ".")) + "\n";
-  if (view.A) html += comparison_html(*view.A, "A", Colours::amount);
-  if (view.out) html += comparison_html(*view.out, "out", Colours::sign);
-  std::string given;
-  for (const NamedMatrix& matrix : view.given) {
-    given += drawing(matrix, largest_of(matrix.values), Colours::sign);
-  }
-  html +=
-      "<details><summary>What went in</summary>" + element("div", "drawn", given) + "</details>\n";
-  if (!view.also_given.empty()) {
-    std::string gradients;
-    for (const NamedMatrix& matrix : view.also_given) {
-      gradients += drawing(matrix, largest_of(matrix.values), Colours::sign);
+  std::string html = element("p", "size", escape_html(example_text(example, view) + ".")) + "\n";
+  for (const Comparison& comparison : view.compared) html += comparison_html(comparison);
+  const auto folded = [&](std::string_view summary, const std::vector<NamedMatrix>& matrices) {
+    if (matrices.empty()) return;
+    std::string drawn;
+    for (const NamedMatrix& matrix : matrices) {
+      drawn += drawing(matrix, largest_of(matrix.values), Colours::sign);
     }
-    html += "<details><summary>Gradients that came out</summary>" +
-            element("div", "drawn", gradients) + "</details>\n";
-  }
+    html += "<details>" + element("summary", "", summary) + element("div", "drawn", drawn) +
+            "</details>\n";
+  };
+  folded("What went in", view.given);
+  folded("Gradients that came out", view.also);
   return html;
 }
 
@@ -184,11 +208,8 @@ std::string_view kind_of(const TheoremReport& theorem) {
 }
 
 std::string verdict_html(const TheoremReport& theorem) {
-  const std::string_view sign = fails(theorem)                      ? "✗ "
-                                : theorem.outcome == Outcome::holds ? "✓ "
-                                                                    : "";
   return element("span", "verdict " + std::string(kind_of(theorem)),
-                 std::string(sign) + escape_html(verdict_word(theorem)));
+                 std::string(mark(theorem)) + " " + escape_html(verdict_word(theorem)));
 }
 
 std::string subject_html(const Report& report) {
@@ -205,7 +226,7 @@ std::string subject_html(const Report& report) {
                  escape_html("Offers " + features_text(report.domain.features, true) +
                              ". Does not offer " + features_text(report.domain.features, false) +
                              ".")) +
-         "\n<div class=\"scroll\"><table class=\"conventions\">\n" + rows + "</table></div>\n";
+         "\n<div class=\"scroll\"><table>\n" + rows + "</table></div>\n";
 }
 
 std::string theorems_html(const Report& report) {
@@ -221,7 +242,8 @@ std::string theorems_html(const Report& report) {
         element("td", "", told ? math_to_html(theorem.title) : escape_html(reason_text(theorem))) +
         "</tr>\n";
   }
-  return "<div class=\"scroll\"><table>\n<tr><th>theorem</th><th>verdict</th><th "
+  return "<div class=\"scroll\"><table "
+         "class=\"theorems\">\n<tr><th>theorem</th><th>verdict</th><th "
          "class=\"number\">bound used</th><th class=\"number\">cases</th><th></th></tr>\n" +
          rows + "</table></div>\n";
 }
@@ -256,9 +278,7 @@ std::string report_html(const Report& report) {
                           text_of(report.seconds, 2) + " s")) +
       "\n" + theorems_html(report);
   for (const std::string& id : report.no_longer_violated) {
-    html += element("p", "note",
-                    escape_html(id + " is listed as violated and holds; take it off the list.")) +
-            "\n";
+    html += element("p", "note", escape_html(no_longer_text(id))) + "\n";
   }
   for (const TheoremReport& theorem : report.theorems) {
     if (theorem.outcome == Outcome::violated || fails(theorem)) html += fault_html(theorem, report);

@@ -86,18 +86,43 @@ json problem_json(const AttentionProblem& problem) {
           {"d_out", optional_json(problem.d_out)}};
 }
 
-json reply_json(const AttentionReply& reply) {
-  if (const auto* refusal = std::get_if<Refusal>(&reply)) return {{"refused", refusal->why}};
-  const auto& answer = std::get<AttentionAnswer>(reply);
+json answer_json(const AttentionAnswer& answer) {
   json entry = {{"out", tensor_json(answer.out)},
                 {"lse", optional_json(answer.lse)},
-                {"A", optional_json(answer.weights)},
-                {"inputs_changed", answer.inputs_changed}};
+                {"A", optional_json(answer.weights)}};
   if (answer.gradients) {
     entry["d_q"] = tensor_json(answer.gradients->d_q);
     entry["d_k"] = tensor_json(answer.gradients->d_k);
     entry["d_v"] = tensor_json(answer.gradients->d_v);
   }
+  return entry;
+}
+
+json reply_json(const AttentionReply& reply) {
+  if (const auto* refusal = std::get_if<Refusal>(&reply)) return {{"refused", refusal->why}};
+  const auto& answer = std::get<AttentionAnswer>(reply);
+  json entry = answer_json(answer);
+  entry["inputs_changed"] = answer.inputs_changed;
+  return entry;
+}
+
+json place_json(const Place& place) {
+  return {{"result", name_of(place.result)},
+          {"batch", place.batch},
+          {"head", place.head},
+          {"row", place.row},
+          {"column", optional_json(place.column)}};
+}
+
+json counterexample_json(const Counterexample& example) {
+  json entry = answer_json(example.should_be);
+  entry.update({{"problem", problem_json(example.problem)},
+                {"reply", reply_json(example.reply)},
+                {"A_used", optional_json(example.A_used)},
+                {"note", example.note},
+                {"place", example.place ? place_json(*example.place) : json()},
+                {"regime", example.regime},
+                {"replay", example.replay}});
   return entry;
 }
 
@@ -130,17 +155,8 @@ json theorem_json(const TheoremReport& theorem) {
                 {"why", theorem.why},
                 {"findings", std::move(findings)},
                 {"counterexample", nullptr}};
-  if (theorem.counterexample) {
-    const Counterexample& example = *theorem.counterexample;
-    entry["counterexample"] = {{"problem", problem_json(example.problem)},
-                               {"reply", reply_json(example.reply)},
-                               {"out", tensor_json(example.out)},
-                               {"A", tensor_json(example.A)},
-                               {"A_used", optional_json(example.A_used)},
-                               {"note", example.note},
-                               {"regime", example.regime},
-                               {"replay", example.replay}};
-  }
+  if (theorem.counterexample)
+    entry["counterexample"] = counterexample_json(*theorem.counterexample);
   return entry;
 }
 

@@ -20,7 +20,7 @@ std::string cell(std::string_view text) {
 
 std::string sign(const TheoremReport& theorem) {
   if (fails(theorem)) return "❌ ";
-  return theorem.outcome == Outcome::holds ? "✅ " : "";
+  return theorem.outcome == Outcome::holds ? "✅ " : std::string(mark(theorem)) + " ";
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ std::string report_markdown(const Report& report) {
   }
   if (!replays.empty()) text += "\nReplay with\n\n" + replays;
   for (const std::string& id : report.no_longer_violated) {
-    text += "\n" + cell(id) + " is listed as violated and holds; take it off the list.\n";
+    text += "\n" + cell(no_longer_text(id)) + "\n";
   }
   return text + "\n";
 }

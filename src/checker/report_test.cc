@@ -9,6 +9,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "checker/cases.h"
 #include "checker/expectations.h"
 #include "checker/testing.h"
 
@@ -83,6 +84,8 @@ TEST(Report, DifferentBitsCountOnlyWhenTheyAreRequired) {
   compare_with_expectations(report, {});
   EXPECT_EQ(report.exit_code(), 0);
   EXPECT_TRUE(contains(report.text(), "~ num-c  differs"));
+  EXPECT_TRUE(contains(report_html(report), ">~ differs</span>"));
+  EXPECT_TRUE(contains(report_markdown(report), "| ~ differs |"));
   EXPECT_TRUE(contains(report.text(), "1 theorem: 1 differs"));
   CheckOptions strict;
   strict.require_bitwise = true;
@@ -172,9 +175,13 @@ TEST(Report, WhatAFunctionThrowsIsNoAnswer) {
   EXPECT_TRUE(contains(report.text(), "it threw: no such tile")) << report.text();
 }
 
-TEST(Report, ShowsTheHeadThatTheSentenceNames) {
+Domain domain_with(std::initializer_list<Feature> features) {
   Domain domain = plain_domain();
-  domain.features.set(Feature::lse, true);
+  for (Feature feature : features) domain.features.set(feature, true);
+  return domain;
+}
+
+TEST(Report, ShowsTheHeadAndTheResultThatTheSentenceNames) {
   CheckOptions options = few();
   options.theorems = {"num-lse"};
   const auto wrong_in_head_1 = [](const AttentionProblem& problem) {
@@ -183,8 +190,100 @@ TEST(Report, ShowsTheHeadThatTheSentenceNames) {
     if (lse && problem.num_heads() > 1) (*lse)(0, 1, 0) += 1;
     return reply;
   };
-  const std::string text = check(wrong_in_head_1, options, domain).text();
+  const Report report = check(wrong_in_head_1, options, domain_with({Feature::lse}));
+  const std::string text = report.text();
   EXPECT_TRUE(contains(text, "shown: batch 0, head 1")) << text;
+  EXPECT_TRUE(contains(text, "lse as it is        lse as it should be\n")) << text;
+  EXPECT_TRUE(contains(text, "0 │ [1]             0 │ [0]\n")) << text;
+  EXPECT_FALSE(contains(text, "out as it is")) << text;
+  EXPECT_TRUE(contains(text, "lse of batch 0, head 1,")) << text;
+  EXPECT_TRUE(contains(report_html(report), "<figcaption>lse, the difference</figcaption>"));
+  EXPECT_TRUE(contains(report_markdown(report), "lse of batch 0, head 1, query 0: "));
+  const auto document = nlohmann::json::parse(report_json(report));
+  const auto& example = document["theorems"][0]["counterexample"];
+  EXPECT_EQ(example["place"],
+            nlohmann::json(
+                {{"result", "lse"}, {"batch", 0}, {"head", 1}, {"row", 0}, {"column", nullptr}}));
+  EXPECT_EQ(example["lse"]["values"].size(), 2U);
+  EXPECT_NEAR(example["reply"]["lse"]["values"][1].get<double>(),
+              example["lse"]["values"][1].get<double>() + 1, 1e-6);
+}
+
+TEST(Report, ShowsTheGradientThatIsWrongAndAHeadThatReadsIt) {
+  CheckOptions options = few();
+  options.theorems = {"num-gradient"};
+  options.cases = 64;
+  const auto wrong_in_key_head_1 = [](const AttentionProblem& problem) {
+    AttentionReply reply = right(problem);
+    auto& gradients = std::get<AttentionAnswer>(reply).gradients;
+    if (gradients && problem.num_kv_heads() == 2 && problem.num_heads() == 4) {
+      gradients->d_k(0, 1, 0, 0) += 8;
+    }
+    return reply;
+  };
+  const Report report =
+      check(wrong_in_key_head_1, options, domain_with({Feature::backward, Feature::grouped_heads}));
+  const std::string text = report.text();
+  EXPECT_TRUE(contains(text, "shown: batch 0, head 2")) << text;
+  EXPECT_TRUE(contains(text, "d_k as it is        d_k as it should be")) << text;
+  EXPECT_TRUE(contains(text, "0 │ [8]             0 │ [0]")) << text;
+  EXPECT_FALSE(contains(text, "out as it is")) << text;
+  EXPECT_TRUE(contains(text, "d_k of batch 0, head 1, key 0,")) << text;
+  EXPECT_TRUE(contains(report_html(report), "<figcaption>d_k, the difference</figcaption>"));
+}
+
+TEST(Report, APlaceIsOneOfTheProblem) {
+  // Batch elements, heads and rows of questions that are asked of a part alone.
+  const auto place_found = [](const char* id, auto&& is_part, std::array<Index, 4> added) {
+    CheckOptions options = few();
+    options.theorems = {id};
+    options.regimes = {"gaussian"};
+    const Report report = check(
+        [&](const AttentionProblem& problem) {
+          AttentionReply reply = right(problem);
+          auto& out = std::get<AttentionAnswer>(reply).out;
+          const auto [b, h, i, c] = added;
+          if (is_part(problem)) out(b, h, i, c) += 1;
+          return reply;
+        },
+        options, domain_with({Feature::rectangular}));
+    return report.theorems[0].counterexample.value().place.value();
+  };
+  const auto element_alone = [](const AttentionProblem& p) {
+    return p.batch() == 1 && p.num_heads() > 1;
+  };
+  EXPECT_EQ(place_found("num-batch-invariance", element_alone, {0, 1, 0, 0}).head, 1);
+  const Place decoded = place_found(
+      "num-decode", [](const AttentionProblem& p) { return p.seq_len_q() < p.seq_len_k(); },
+      {0, 0, 0, 0});
+  EXPECT_EQ(decoded.row, 1);
+  EXPECT_EQ(decoded.column, 0);
+}
+
+TEST(Report, AppearsAsItBecomesKnown) {
+  CheckOptions options = few();
+  options.theorems = {"prop-5.1", "num-accuracy"};
+  options.expected = {{"num-accuracy", "known"}};
+  options.expect = {{"lse_base", "2"}};
+  std::vector<std::string> told;
+  options.identified = [&](const Report& so_far) {
+    EXPECT_TRUE(so_far.theorems.empty());
+    EXPECT_EQ(so_far.conventions.scale, "1/sqrt(head_dim)");
+    told.push_back(subject_text(so_far, false) + "\n");
+  };
+  options.progress = [&](std::string_view id, double) { told.emplace_back(id); };
+  options.ended = [&](const TheoremReport& theorem) {
+    told.push_back(theorem_line(theorem, 15, false));
+  };
+  const Report report = check(leaky, options);
+  ASSERT_EQ(told.size(), 6U);
+  EXPECT_EQ(told[1], "prop-5.1");
+  EXPECT_TRUE(contains(told[2], "✗ prop-5.1         violated"));
+  EXPECT_EQ(told[3], "num-accuracy");
+  EXPECT_TRUE(contains(told[4], "(known)"));
+  EXPECT_TRUE(contains(told[5], "expect-lse_base"));
+  EXPECT_EQ(told[0] + told[2] + told[4] + told[5] + faults_text(report, false) + end_text(report),
+            report.text());
 }
 
 TEST(Report, ADeclarationThatIsNotKeptIsTold) {
@@ -257,6 +356,35 @@ TEST(Report, TimeThatRunsOutIsTold) {
   EXPECT_TRUE(contains(report.text(), "2 hold; time ran out on 2")) << report.text();
   options.seconds = 60;
   EXPECT_FALSE(contains(check(right, options).text(), "time ran out"));
+}
+
+TEST(Report, CasesGoOnWhereTimeRanOutAndEndWithAFault) {
+  CheckOptions options;
+  options.cases = 5;
+  TheoremReport theorem;
+  std::vector<int> asked;
+  const auto ask_until = [&](Clock::time_point deadline) {
+    run_cases(
+        options, {"gaussian"}, deadline, theorem, [](int n, std::string_view) { return n; },
+        [&](int n) {
+          asked.push_back(n);
+          Judged judged;
+          judged.outcome = n == 3 ? Outcome::violated : Outcome::holds;
+          return judged;
+        },
+        [&](int, const Judged& judged, int, std::string_view) {
+          theorem.outcome = judged.outcome;
+        });
+  };
+  ask_until(Clock::time_point::min());
+  ask_until(Clock::time_point::min());
+  EXPECT_EQ(asked, (std::vector<int>{0, 1}));
+  EXPECT_TRUE(theorem.out_of_time);
+  ask_until(Clock::time_point::max());
+  ask_until(Clock::time_point::max());
+  EXPECT_EQ(asked, (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_FALSE(theorem.out_of_time);
+  EXPECT_EQ(theorem.outcome, Outcome::violated);
 }
 
 TEST(Report, AsJsonHoldsEverything) {

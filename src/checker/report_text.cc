@@ -5,7 +5,6 @@
 #include <cstdio>
 
 #include "checker/conventions.h"
-#include "checker/counterexample.h"
 #include "checker/report.h"
 #include "prose/lines.h"
 #include "prose/math.h"
@@ -25,11 +24,13 @@ std::string labelled(std::string_view label, std::string_view text, const Paint&
   return "  " + paint.faint(padded(label, label_column - 2)) + lines.substr(label_column);
 }
 
-std::string conventions_text(const Conventions& conventions, const Paint& paint) {
+std::string conventions_text(const Conventions& conventions, bool with_bitwise,
+                             const Paint& paint) {
   std::vector<ConventionFound> found;
   std::string unknown;
   std::size_t keys = label_column - 4, values = 0;
   for (ConventionFound& convention : conventions_found(conventions)) {
+    if (convention.bitwise && !with_bitwise) continue;
     if (convention.value.empty()) {
       if (!convention.bitwise) unknown += (unknown.empty() ? "" : ", ") + convention.key;
       continue;
@@ -57,55 +58,11 @@ std::string declined_text(const std::vector<Declined>& all, const Paint& paint) 
   return text;
 }
 
-std::string subject_text(const Report& report, const Paint& paint) {
-  return paint.bold(on_one_line(report.subject)) + "\n" +
-         labelled("accepts", domain_text(report.domain), paint) +
-         labelled("offers", features_text(report.domain.features, true), paint) +
-         labelled("does not offer", features_text(report.domain.features, false), paint) +
-         declined_text(report.declined, paint);
-}
-
 // ---- The list of theorems ----
-
-std::string mark(const TheoremReport& theorem) {
-  if (theorem.outcome == Outcome::holds) return "✓";
-  if (fails(theorem)) return theorem.outcome == Outcome::violated ? "✗" : "!";
-  return theorem.outcome == Outcome::violated ? "~" : "-";
-}
 
 std::string painted(const TheoremReport& theorem, const std::string& text, const Paint& paint) {
   if (fails(theorem)) return paint.bad(text);
   return theorem.outcome == Outcome::holds ? paint.good(text) : paint.faint(text);
-}
-
-std::string list_text(const Report& report, const Paint& paint) {
-  std::size_t ids = 0, words = 0, margins = 0, cases = 0;
-  for (const TheoremReport& theorem : report.theorems) {
-    ids = std::max(ids, shown_width(theorem.id));
-    words = std::max(words, shown_width(verdict_word(theorem)));
-    margins = std::max(margins, shown_width(margin_text(theorem)));
-    cases = std::max(cases, std::to_string(theorem.cases).size());
-  }
-  std::string text;
-  for (const TheoremReport& theorem : report.theorems) {
-    const std::string verdict =
-        mark(theorem) + " " + padded(theorem.id, ids) + "  " + padded(verdict_word(theorem), words);
-    text += "  " + painted(theorem, verdict, paint);
-    const bool judged = theorem.outcome == Outcome::holds || theorem.outcome == Outcome::violated;
-    if (judged) {
-      text += "  " + right_aligned(margin_text(theorem), margins) + "  " +
-              right_aligned(std::to_string(theorem.cases), cases) +
-              (theorem.cases == 1 ? " case" : " cases");
-      if (theorem.outcome == Outcome::violated) {
-        text += (theorem.cases == 1 ? "   " : "  ") + math_to_text(theorem.title);
-      }
-      if (theorem.expected && !theorem.why.empty()) text += " (" + reason_text(theorem) + ")";
-    } else {
-      text += "  " + reason_text(theorem);
-    }
-    text += "\n";
-  }
-  return text;
 }
 
 // ---- Matrices ----
@@ -290,29 +247,20 @@ std::string side_by_side(const std::vector<Block>& blocks) {
 }
 
 std::string numbers_text(const CounterexampleView& view, const Paint& paint) {
-  // Around which query and key larger matrices are shown.
-  Index query = 0, key = 0;
-  if (view.A) {
-    query = (*view.A->is.wrong)[0];
-    key = (*view.A->is.wrong)[1];
-  } else if (view.out && view.out->is.wrong) {
-    query = key = (*view.out->is.wrong)[0];
-  }
+  const auto [query, key] = std::array{view.query, view.key};
   std::vector<Block> given, found;
   for (const NamedMatrix& matrix : view.given) {
     const bool of_keys = matrix.name == "k" || matrix.name == "v";
     const bool of_pairs = matrix.name == "mask" || matrix.name == "bias";
     given.push_back(block_of(matrix, 0, {of_keys ? key : query, of_pairs ? key : Index{0}}, paint));
   }
-  const auto compare = [&](const Comparison& comparison) {
+  for (const Comparison& comparison : view.compared) {
     const auto middle = comparison.is.wrong.value_or(std::array<Index, 2>{query, 0});
     const int digits = digits_for(comparison);
     found.push_back(block_of(comparison.is, digits, middle, paint));
     found.push_back(block_of(comparison.should_be, digits, middle, paint));
-  };
-  if (view.A) compare(*view.A);
-  if (view.out) compare(*view.out);
-  for (const NamedMatrix& matrix : view.also_given) {
+  }
+  for (const NamedMatrix& matrix : view.also) {
     found.push_back(block_of(matrix, 4, {query, 0}, paint));
   }
   return side_by_side(given) + (found.empty() ? "" : "\n" + side_by_side(found));
@@ -321,8 +269,8 @@ std::string numbers_text(const CounterexampleView& view, const Paint& paint) {
 // ---- What is wrong ----
 
 std::string fault_text(const TheoremReport& theorem, const Report& report, const Paint& paint) {
-  std::string text = "\n" + painted(theorem, mark(theorem) + " " + theorem.id, paint) + "  " +
-                     paint.bold(math_to_text(theorem.title)) + "\n";
+  std::string text = "\n" + painted(theorem, std::string(mark(theorem)) + " " + theorem.id, paint) +
+                     "  " + paint.bold(math_to_text(theorem.title)) + "\n";
   if (!theorem.statement.empty() && theorem.outcome == Outcome::violated) {
     text += wrapped(math_to_text(theorem.statement), "  ", width);
   }
@@ -331,11 +279,7 @@ std::string fault_text(const TheoremReport& theorem, const Report& report, const
   }
   const Counterexample& example = *theorem.counterexample;
   const CounterexampleView view = view_of(example, report.domain, report.conventions);
-  std::string size = problem_text(example.problem) + " (regime " + example.regime + ")";
-  if (example.problem.batch() > 1 || example.problem.num_heads() > 1) {
-    size += "; shown: batch " + std::to_string(view.batch) + ", head " + std::to_string(view.head);
-  }
-  text += "\n" + wrapped("the smallest counterexample found: " + size, "  ", width);
+  text += "\n" + wrapped(example_text(example, view), "  ", width);
   text += numbers_text(view, paint);
   text += "\n" + wrapped(reason_text(theorem), "  ", width);
   return text + "  " + paint.faint("replay:") + " " + on_one_line(example.replay) + "\n";
@@ -344,7 +288,7 @@ std::string fault_text(const TheoremReport& theorem, const Report& report, const
 /// Bits that may differ take two lines.
 std::string difference_text(const TheoremReport& theorem, const Paint& paint) {
   std::string text =
-      "\n" + painted(theorem, mark(theorem) + " " + theorem.id, paint) + "  " +
+      "\n" + painted(theorem, std::string(mark(theorem)) + " " + theorem.id, paint) + "  " +
       math_to_text(theorem.title) + "\n" +
       wrapped(theorem.expected ? "expected: " + reason_text(theorem) : reason_text(theorem), "  ",
               width);
@@ -357,11 +301,38 @@ std::string difference_text(const TheoremReport& theorem, const Paint& paint) {
 
 }  // namespace
 
-std::string report_text(const Report& report, bool colour, bool identify_only) {
+std::string subject_text(const Report& report, bool colour, bool with_bitwise) {
   const Paint paint(colour);
+  return paint.bold(on_one_line(report.subject)) + "\n" +
+         labelled("accepts", domain_text(report.domain), paint) +
+         labelled("offers", features_text(report.domain.features, true), paint) +
+         labelled("does not offer", features_text(report.domain.features, false), paint) +
+         declined_text(report.declined, paint) + "\n" +
+         conventions_text(report.conventions, with_bitwise, paint);
+}
+
+std::string theorem_line(const TheoremReport& theorem, std::size_t id_width, bool colour) {
+  // Those of "violated" or "not applicable", of "> 1000 times", and of 100 cases.
+  const std::size_t word_width = judged(theorem) ? 8 : 14, margin_width = 12, cases_width = 3;
   std::string text =
-      subject_text(report, paint) + "\n" + conventions_text(report.conventions, paint);
-  if (!report.theorems.empty()) text += "\n" + list_text(report, paint);
+      "  " + painted(theorem,
+                     std::string(mark(theorem)) + " " + padded(theorem.id, id_width) + "  " +
+                         padded(verdict_word(theorem), word_width),
+                     Paint(colour));
+  if (!judged(theorem)) return text + "  " + reason_text(theorem) + "\n";
+  text += "  " + right_aligned(margin_text(theorem), margin_width) + "  " +
+          right_aligned(std::to_string(theorem.cases), cases_width) +
+          (theorem.cases == 1 ? " case" : " cases");
+  if (theorem.outcome == Outcome::violated) {
+    text += (theorem.cases == 1 ? "   " : "  ") + math_to_text(theorem.title);
+  }
+  if (theorem.expected && !theorem.why.empty()) text += " (" + reason_text(theorem) + ")";
+  return text + "\n";
+}
+
+std::string faults_text(const Report& report, bool colour) {
+  const Paint paint(colour);
+  std::string text;
   for (const TheoremReport& theorem : report.theorems) {
     if (fails(theorem)) {
       text += fault_text(theorem, report, paint);
@@ -370,11 +341,25 @@ std::string report_text(const Report& report, bool colour, bool identify_only) {
     }
   }
   for (const std::string& id : report.no_longer_violated) {
-    text += "\n" + id + " is listed as violated and holds; take it off the list\n";
+    text += "\n" + no_longer_text(id) + "\n";
   }
-  if (identify_only) return text;
-  return text + "\n" + summary_text(report) + "; seed " + std::to_string(report.seed) + ", " +
+  return text;
+}
+
+std::string end_text(const Report& report) {
+  return "\n" + summary_text(report) + "; seed " + std::to_string(report.seed) + ", " +
          seconds_text(report.seconds) + " s\n";
+}
+
+std::string report_text(const Report& report, bool colour, bool identify_only) {
+  std::string text = subject_text(report, colour, identify_only);
+  std::size_t ids = 0;
+  for (const TheoremReport& theorem : report.theorems) {
+    ids = std::max(ids, shown_width(theorem.id));
+  }
+  if (!report.theorems.empty()) text += "\n";
+  for (const TheoremReport& theorem : report.theorems) text += theorem_line(theorem, ids, colour);
+  return text + faults_text(report, colour) + (identify_only ? "" : end_text(report));
 }
 
 std::string Report::text() const { return report_text(*this, false); }

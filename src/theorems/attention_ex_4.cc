@@ -28,7 +28,7 @@ Verdict judge_mask_before_softmax(Asker& asker, const AttentionProblem& masked) 
     }
     if (exact + 2 * kept_error < 1) {
       witness.require(kept < 1, [&] {
-        return row_place(b, h, i) + ": the open row sums to " + number(kept) +
+        return told({Place::Result::A, b, h, i}) + ": the open row sums to " + number(kept) +
                " over the keys up to its own, the definition to " + number(exact);
       });
     }

@@ -60,7 +60,7 @@ Verdict judge_rank(Asker& asker, const AttentionProblem& problem) {
       const Index rank = above(singular_values(found), noise);
       const Index least = std::min(most, above(singular_values(exact), 100 * noise));
       ranks.require(least <= rank && rank <= most, [&] {
-        return "batch " + std::to_string(b) + ", head " + std::to_string(h) + ": rank " +
+        return told({Place::Result::A, b, h, block.first_row}) + " and those below: rank " +
                std::to_string(rank) + ", the definition gives " + std::to_string(least) +
                (least < most ? " to " + std::to_string(most) : "") +
                " with d_k = " + std::to_string(problem.head_dim()) +

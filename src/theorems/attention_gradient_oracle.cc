@@ -1,5 +1,6 @@
 #include "theorems/attention_gradient_oracle.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "theorems/num_common.h"
@@ -13,6 +14,17 @@ struct Near {
 };
 
 }  // namespace
+
+void leave_out_empty_rows(Tensor<float, 4>& d_out, const AttentionOracle& oracle) {
+  const auto [batch, heads, rows, channels] = d_out.shape();
+  for (Index b = 0; b < batch; ++b) {
+    for (Index h = 0; h < heads; ++h) {
+      for (Index i = 0; i < rows; ++i) {
+        if (!sees_any(oracle, b, h, i)) std::fill_n(d_out[b][h][i].data, channels, 0.0F);
+      }
+    }
+  }
+}
 
 AttentionGradientOracle::AttentionGradientOracle(const AttentionProblem& problem,
                                                  const Domain& domain,

@@ -17,4 +17,8 @@ struct AttentionGradientOracle {
                           const Conventions& conventions, const AttentionOracle& forward);
 };
 
+/// `d_out` with zeros in rows that see no key: where they follow a convention of their own, they
+/// have no gradient, and a loss that leaves them out must not feel them.
+void leave_out_empty_rows(Tensor<float, 4>& d_out, const AttentionOracle& oracle);
+
 }  // namespace headproof

@@ -23,7 +23,7 @@ Verdict judge_scale(Asker& asker, const AttentionProblem& problem) {
   const AttentionOracle oracle(problem, asker.domain, asker.conventions);
   const double root = std::sqrt(static_cast<double>(problem.head_dim()));
   double products = 0, squares = 0;
-  std::string worst;
+  Told worst = "";
   Index compared = 0;
   double largest_share = -1, error = 0, bound = 0;
   for_each_row(problem, [&](Index b, Index h, Index i) {

@@ -119,62 +119,63 @@ AttentionOracle::AttentionOracle(const AttentionProblem& problem, const Domain& 
   for (Index b = 0; b < batch; ++b) {
     for (Index h = 0; h < num_heads; ++h) {
       for (Index i = 0; i < seq_len_q; ++i) {
+        // Rows: entries one by one would take most of a check's time.
+        const bool* may = allowed_[b][h][i].data;
+        const double *q_row = q[b][h][i].data, *scores = stages.scores[b][h][i].data,
+                     *logits = stages.logits[b][h][i].data, *weights = stages.A[b][h][i].data;
+        double *of_scores = score_error[b][h][i].data, *of_weights = weight_error[b][h][i].data,
+               *of_recovered = recovered_error[b][h][i].data, *of_out = out_error[b][h][i].data;
         double maximum = -infinity, visible = 0;
         for (Index j = 0; j < seq_len_k; ++j) {
-          if (!allowed(b, h, i, j)) continue;
+          if (!may[j]) continue;
           ++visible;
-          maximum = std::max(maximum, stages.logits(b, h, i, j));
+          maximum = std::max(maximum, logits[j]);
         }
         if (visible == 0) continue;
         // A block of keys may be one key: each moves the running maximum, which rescales what came
         // before by one more exponential (four roundings); what these exponents lose beside adds up
         // to the distance between the logit and the last maximum.
-        double sum_error = (visible + 2) * u.accumulator, largest_exponent_error = 0;
+        double sum_error = (visible + 2) * u.accumulator;
         for (Index j = 0; j < seq_len_k; ++j) {
-          if (!allowed(b, h, i, j)) continue;
+          if (!may[j]) continue;
+          const double* k_row = k[b][h][j].data;
           double product = 0;
-          for (Index c = 0; c < head_dim; ++c) product += std::fabs(q(b, h, i, c) * k(b, h, j, c));
+          for (Index c = 0; c < head_dim; ++c) product += std::fabs(q_row[c] * k_row[c]);
           // d products and sums, the scale (rounded itself, and perhaps times log2(e)), softcap
           // (tanh has slope 1 at most; division, tanh, product), the sum with the bias.
-          const double logit = stages.logits(b, h, i, j);
-          score_error(b, h, i, j) =
-              scale * ((channels + 4) * u.accumulator * product + channels * u.smallest);
-          double error = score_error(b, h, i, j);
+          of_scores[j] = scale * ((channels + 4) * u.accumulator * product + channels * u.smallest);
+          double error = of_scores[j];
           if (problem.softcap > 0) {
-            error +=
-                6 * u.accumulator * std::min(problem.softcap, std::fabs(stages.scores(b, h, i, j)));
+            error += 6 * u.accumulator * std::min(problem.softcap, std::fabs(scores[j]));
           }
-          if (problem.bias) {
-            error += u.accumulator * (std::fabs(logit) + std::fabs(stages.scores(b, h, i, j)));
-          }
-          error += u.accumulator * (2 * (maximum - logit) + 4 * visible + 8);
+          if (problem.bias) error += u.accumulator * (std::fabs(logits[j]) + std::fabs(scores[j]));
+          error += u.accumulator * (2 * (maximum - logits[j]) + 4 * visible + 8);
           if (std::isnan(error)) error = infinity;
           exponent_error[static_cast<std::size_t>(j)] = error;
-          largest_exponent_error = std::max(largest_exponent_error, error);
-          if (stages.A(b, h, i, j) > 0) sum_error += stages.A(b, h, i, j) * error;
+          if (weights[j] > 0) sum_error += weights[j] * error;
         }
         lse_error(b, h, i) = sum_error +
                              u.accumulator * (std::fabs(maximum) + std::log(visible) + 8) +
                              u.output * std::fabs(stages.lse(b, h, i));
         for (Index j = 0; j < seq_len_k; ++j) {
-          if (!allowed(b, h, i, j)) continue;
-          const double A = stages.A(b, h, i, j);
+          if (!may[j]) continue;
+          const double A = weights[j];
           const double factor =
               std::expm1(exponent_error[static_cast<std::size_t>(j)] + sum_error) + u.weight;
           // No weight is wrong by more than 1; where the bound is beyond that it says nothing.
-          weight_error(b, h, i, j) = std::min(A > 0 ? A * factor : 0, 1.0) + u.smallest;
-          if (std::isnan(weight_error(b, h, i, j))) weight_error(b, h, i, j) = 1;
-          recovered_error(b, h, i, j) = weight_error(b, h, i, j) +
-                                        A * ((visible + 2) * u.accumulator + u.output) +
-                                        3 * u.smallest;
+          of_weights[j] = std::min(A > 0 ? A * factor : 0, 1.0) + u.smallest;
+          if (std::isnan(of_weights[j])) of_weights[j] = 1;
+          of_recovered[j] =
+              of_weights[j] + A * ((visible + 2) * u.accumulator + u.output) + 3 * u.smallest;
+          const double* v_row = v[b][h][j].data;
           for (Index c = 0; c < value_dim; ++c) {
-            const double value = std::fabs(v(b, h, j, c));
-            out_error(b, h, i, c) += weight_error(b, h, i, j) * value +
-                                     A * (visible + 2) * u.accumulator * value + u.smallest;
+            const double value = std::fabs(v_row[c]);
+            of_out[c] +=
+                of_weights[j] * value + A * (visible + 2) * u.accumulator * value + u.smallest;
           }
         }
         for (Index c = 0; c < value_dim; ++c) {
-          out_error(b, h, i, c) += u.output * std::fabs(stages.out(b, h, i, c)) + 2 * u.smallest;
+          of_out[c] += u.output * std::fabs(stages.out(b, h, i, c)) + 2 * u.smallest;
         }
       }
     }

@@ -24,8 +24,9 @@ Verdict judge_simplex(Asker& asker, const AttentionProblem& problem) {
       nonnegative.require(weight >= 0,
                           [&] { return weight_place(b, h, i, j) + ": " + number(weight); });
     }
-    row_sums.within(std::fabs(sum - 1), row_sum_error(visible, u),
-                    [&] { return row_place(b, h, i) + ": the row of A sums to " + number(sum); });
+    row_sums.within(std::fabs(sum - 1), row_sum_error(visible, u), [&] {
+      return told({Place::Result::A, b, h, i}) + ": the row of A sums to " + number(sum);
+    });
   });
   return findings.verdict();
 }

@@ -116,8 +116,7 @@ void move_positions(Asker& asker, const AttentionProblem& problem, Findings& fin
     if (oracle) moved_oracle.emplace(moved, asker.domain, asker.conventions);
     for_each_row(problem, [&](Index b, Index h, Index i) {
       const bool same = same_row(before, after, b, h, i);
-      const std::string where =
-          "position " + std::to_string(j) + " moved, and " + row_place(b, h, i);
+      const Told where = "position " + std::to_string(j) + " moved, and " + row_place(b, h, i);
       if (i < j) {
         // Bits that change by themselves are another theorem's matter.
         const auto steady = [&] {
@@ -146,7 +145,7 @@ void look_at_gradients(Asker& asker, const AttentionProblem& problem, Findings& 
     }
     const AttentionGradients<double> gradients = *asker.ask(asked).gradients;
     for (const Tensor<double, 4>* gradient : {&gradients.d_k, &gradients.d_v}) {
-      const char* name = gradient == &gradients.d_k ? "d_k" : "d_v";
+      const auto result = gradient == &gradients.d_k ? Place::Result::d_k : Place::Result::d_v;
       const auto [batch, heads, keys, dim] = gradient->shape();
       for (Index b = 0; b < batch; ++b) {
         for (Index h = 0; h < heads; ++h) {
@@ -154,10 +153,8 @@ void look_at_gradients(Asker& asker, const AttentionProblem& problem, Findings& 
             for (Index c = 0; c < dim; ++c) {
               const double slope = (*gradient)(b, h, j, c);
               future.require(slope == 0, [&, b = b, h = h, j, c] {
-                return "a loss of query " + std::to_string(i) + " alone: " + name + " of batch " +
-                       std::to_string(b) + ", head " + std::to_string(h) + ", key " +
-                       std::to_string(j) + ", channel " + std::to_string(c) + " is " +
-                       number(slope);
+                return "a loss of query " + std::to_string(i) +
+                       " alone: " + told({result, b, h, j, c}) + " is " + number(slope);
               });
             }
           }

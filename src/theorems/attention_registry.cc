@@ -48,17 +48,49 @@ const std::vector<AttentionTheorem>& attention_theorems() {
   return all;
 }
 
-std::string row_place(Index b, Index h, Index i) {
-  return "batch " + std::to_string(b) + ", head " + std::to_string(h) + ", query " +
-         std::to_string(i);
+std::optional<Tensor<double, 4>> result_of(const AttentionAnswer& answer, Place::Result result) {
+  const auto& gradients = answer.gradients;
+  switch (result) {
+    case Place::Result::out:
+      return answer.out;
+    case Place::Result::A:
+      return answer.weights;
+    case Place::Result::d_q:
+      return gradients ? std::optional(gradients->d_q) : std::nullopt;
+    case Place::Result::d_k:
+      return gradients ? std::optional(gradients->d_k) : std::nullopt;
+    case Place::Result::d_v:
+      return gradients ? std::optional(gradients->d_v) : std::nullopt;
+    case Place::Result::lse:
+      break;
+  }
+  if (!answer.lse) return std::nullopt;
+  const auto [batch, heads, rows] = answer.lse->shape();
+  Tensor<double, 4> lse({batch, heads, rows, 1});
+  std::copy(answer.lse->begin(), answer.lse->end(), lse.begin());
+  return lse;
 }
 
-std::string weight_place(Index b, Index h, Index i, Index j) {
-  return row_place(b, h, i) + ", key " + std::to_string(j);
+Place place_of(const Tensor<double, 4>& values, Index at, Place origin) {
+  const auto [batch, heads, rows, columns] = values.shape();
+  if (origin.result != Place::Result::lse) origin.column = at % columns;
+  origin.row += at / columns % rows;
+  origin.head += at / columns / rows % heads;
+  origin.batch += at / columns / rows / heads;
+  return origin;
 }
 
-std::string place(Index b, Index h, Index i, Index c) {
-  return row_place(b, h, i) + ", channel " + std::to_string(c);
+Told told(const Place& place) {
+  using Result = Place::Result;
+  const bool is_usual = place.result == Result::out || place.result == Result::A;
+  const bool of_keys = place.result == Result::d_k || place.result == Result::d_v;
+  std::string text = is_usual ? "" : std::string(name_of(place.result)) + " of ";
+  text += "batch " + std::to_string(place.batch) + ", head " + std::to_string(place.head) +
+          (of_keys ? ", key " : ", query ") + std::to_string(place.row);
+  if (place.column) {
+    text += (place.result == Result::A ? ", key " : ", channel ") + std::to_string(*place.column);
+  }
+  return {text, place};
 }
 
 void compare_out(Checked& claim, const AttentionAnswer& got, const AttentionOracle& oracle,

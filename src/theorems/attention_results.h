@@ -3,6 +3,7 @@
 
 #include "theorems/attention_oracle.h"
 #include "theorems/attention_theorem.h"
+#include "theorems/findings.h"
 
 namespace headproof {
 
@@ -52,9 +53,22 @@ AttentionTheorem num_decode_equals_prefill();
 void compare_out(Checked& claim, const AttentionAnswer& got, const AttentionOracle& oracle,
                  const Conventions& conventions);
 
-/// "batch 0, head 1, query 2", and with ", key 3" or ", channel 3" behind it.
-std::string row_place(Index b, Index h, Index i);
-std::string weight_place(Index b, Index h, Index i, Index j);
-std::string place(Index b, Index h, Index i, Index c);
+/// "batch 0, head 1, query 2", with ", key 3" or ", channel 3" behind it where a column is given;
+/// "lse of ..." or "d_k of batch 0, head 1, key 2, channel 3" for results other than out and A.
+Told told(const Place& place);
+
+/// A result of an answer; lse with a fourth axis of size 1. Nothing where the answer has none.
+std::optional<Tensor<double, 4>> result_of(const AttentionAnswer& answer, Place::Result result);
+
+/// The place of element `at` of such a result, whose first element is at `origin`.
+Place place_of(const Tensor<double, 4>& values, Index at, Place origin);
+
+inline Told row_place(Index b, Index h, Index i) { return told({.batch = b, .head = h, .row = i}); }
+inline Told weight_place(Index b, Index h, Index i, Index j) {
+  return told({Place::Result::A, b, h, i, j});
+}
+inline Told place(Index b, Index h, Index i, Index c) {
+  return told({Place::Result::out, b, h, i, c});
+}
 
 }  // namespace headproof

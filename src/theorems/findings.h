@@ -17,6 +17,20 @@ std::string where(Index batch, Index query, Index key);
 /// A number with as many digits as tell it apart in a sentence.
 std::string number(double value);
 
+/// A sentence on what fails; where it names a place, the place as data too.
+struct Told {
+  Told(std::string sentence, std::optional<Place> named = {})  // NOLINT: a sentence is one
+      : text(std::move(sentence)), place(named) {}
+  Told(const char* sentence) : text(sentence) {}  // NOLINT
+  std::string text;
+  std::optional<Place> place;
+};
+inline Told operator+(Told first, const Told& more) {
+  first.text += more.text;
+  if (!first.place) first.place = more.place;
+  return first;
+}
+
 /// One thing that is checked over many places: keeps the worst of them.
 class Checked {
  public:
@@ -29,8 +43,7 @@ class Checked {
   template <class Describe>
   void require(bool holds, Describe&& describe) {
     if (holds || finding_.outcome == Outcome::violated) return;
-    finding_.outcome = Outcome::violated;
-    finding_.note = describe();
+    fail(describe());
   }
 
   /// Bounded claims: `error` is at most `bound` at this place; a NaN is a violation.
@@ -38,8 +51,7 @@ class Checked {
   void within(double error, double bound, Describe&& describe) {
     if (finding_.outcome == Outcome::violated) return;
     if (!(error <= bound)) {
-      finding_.outcome = Outcome::violated;
-      finding_.note = describe();
+      fail(describe());
     } else if (error * finding_.bound <= finding_.error * bound && finding_.bound > 0) {
       return;  // a smaller share of its bound than the worst so far
     }
@@ -55,6 +67,12 @@ class Checked {
   const Finding& finding() const { return finding_; }
 
  private:
+  void fail(Told told) {
+    finding_.outcome = Outcome::violated;
+    finding_.note = std::move(told.text);
+    finding_.place = told.place;
+  }
+
   Finding finding_;
 };
 

@@ -77,11 +77,11 @@ Verdict judge_batch(Asker& asker, const AttentionProblem& problem) {
   };
   for (Index b : ends(batch)) {
     compare_bits(elements, asker.ask(batch_element(problem, b)), part_of(answer, 0, b),
-                 "of batch element " + std::to_string(b) + " alone");
+                 "of batch element " + std::to_string(b) + " alone", {.batch = b});
   }
   for (Index h : ends(heads)) {
     compare_bits(alone, asker.ask(one_head(problem, asker.conventions, h)), part_of(answer, 1, h),
-                 "of head " + std::to_string(h) + " alone");
+                 "of head " + std::to_string(h) + " alone", {.head = h});
   }
   return findings.verdict();
 }
@@ -167,8 +167,9 @@ Verdict judge_decode_bits(Asker& asker, const AttentionProblem& problem) {
   Checked& same = findings.bitwise("decoding gives the bits of prefill");
   return judge_decoding(
       asker, problem, findings, [&](const Decoded& decoded, const Tensor<double, 4>& prefill) {
-        compare_bits(same, decoded.out, prefill,
-                     "decoded from query " + std::to_string(decoded.first) + " on");
+        compare_bits(same, {.out = decoded.out}, {.out = prefill},
+                     "decoded from query " + std::to_string(decoded.first) + " on",
+                     {.row = decoded.first});
       });
 }
 
@@ -182,7 +183,8 @@ Verdict judge_decode(Asker& asker, const AttentionProblem& problem) {
         compare_close(
             close, decoded.out, prefill, part(oracle.out_error, 2, decoded.first, rows), 2,
             "decoded from query " + std::to_string(decoded.first) + " on; prefill gives",
-            [&](Index b, Index h, Index i) { return sees_any(oracle, b, h, decoded.first + i); });
+            [&](Index b, Index h, Index i) { return sees_any(oracle, b, h, decoded.first + i); },
+            decoded.first);
       });
 }
 

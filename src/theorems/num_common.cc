@@ -258,7 +258,7 @@ bool sees_any(const AttentionOracle& oracle, Index b, Index h, Index i) {
 
 void compare_close(Checked& claim, const Tensor<double, 4>& got, const Tensor<double, 4>& other,
                    const Tensor<double, 4>& error, double times, std::string_view other_name,
-                   const Rows& rows) {
+                   const Rows& rows, Index first) {
   const std::array<Index, 4> shape = got.shape();
   for (Index b = 0; b < shape[0]; ++b) {
     for (Index h = 0; h < shape[1]; ++h) {
@@ -268,8 +268,8 @@ void compare_close(Checked& claim, const Tensor<double, 4>& got, const Tensor<do
           const double value = got(b, h, i, c), expected = other(b, h, i, c);
           if (!std::isfinite(value) && !std::isfinite(expected)) continue;
           claim.within(std::fabs(value - expected), times * error(b, h, i, c), [&] {
-            return place(b, h, i, c) + ": " + number(value) + ", " + std::string(other_name) + " " +
-                   number(expected);
+            return place(b, h, first + i, c) + ": " + number(value) + ", " +
+                   std::string(other_name) + " " + number(expected);
           });
         }
       }
@@ -278,13 +278,20 @@ void compare_close(Checked& claim, const Tensor<double, 4>& got, const Tensor<do
 }
 
 void compare_bits(Checked& claim, const AttentionAnswer& got, const AttentionAnswer& other,
-                  const std::string& what) {
-  compare_bits(claim, got.out, other.out, "out " + what);
-  if (got.lse && other.lse) compare_bits(claim, *got.lse, *other.lse, "lse " + what);
-  if (got.gradients && other.gradients) {
-    compare_bits(claim, got.gradients->d_q, other.gradients->d_q, "d_q " + what);
-    compare_bits(claim, got.gradients->d_k, other.gradients->d_k, "d_k " + what);
-    compare_bits(claim, got.gradients->d_v, other.gradients->d_v, "d_v " + what);
+                  const std::string& what, const Place& origin) {
+  using Result = Place::Result;
+  Place from = origin;
+  for (Result result : {Result::out, Result::lse, Result::d_q, Result::d_k, Result::d_v}) {
+    from.result = result;
+    const auto one = result_of(got, result), two = result_of(other, result);
+    for (Index at = 0; one && two && at < one->size(); ++at) {
+      const double a = one->data()[at], b = two->data()[at];
+      claim.require(same_bits(a, b), [&] {
+        char text[96];
+        std::snprintf(text, sizeof text, ": %.17g instead of %.17g", a, b);
+        return told(place_of(*one, at, from)) + ", " + what + text;
+      });
+    }
   }
 }
 

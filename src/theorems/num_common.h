@@ -67,27 +67,14 @@ bool sees_any(const AttentionOracle& oracle, Index b, Index h, Index i);
 using Rows = std::function<bool(Index b, Index h, Index i)>;
 
 /// Two answers that are equal but for rounding: apart by at most `times` the error at each place.
-/// Where both are not finite, nothing is asked.
+/// Where both are not finite, nothing is asked. Row 0 of both is row `first` of the problem's out.
 void compare_close(Checked& claim, const Tensor<double, 4>& got, const Tensor<double, 4>& other,
                    const Tensor<double, 4>& error, double times, std::string_view other_name,
-                   const Rows& rows);
+                   const Rows& rows, Index first = 0);
 
-/// Two answers with the same bits.
-template <std::size_t Rank>
-void compare_bits(Checked& claim, const Tensor<double, Rank>& got,
-                  const Tensor<double, Rank>& other, std::string_view what) {
-  for (Index at = 0; at < got.size(); ++at) {
-    const double a = got.data()[at], b = other.data()[at];
-    claim.require(same_bits(a, b), [&] {
-      char text[96];
-      std::snprintf(text, sizeof text, "%.17g instead of %.17g", a, b);
-      return std::string(what) + ", element " + std::to_string(at) + ": " + text;
-    });
-  }
-}
-
-/// out, and lse and gradients where both have them.
+/// Two answers with the same bits: out, and lse and gradients where both have them. Their first
+/// entries are the problem's at `origin`.
 void compare_bits(Checked& claim, const AttentionAnswer& got, const AttentionAnswer& other,
-                  const std::string& what);
+                  const std::string& what, const Place& origin = {});
 
 }  // namespace headproof

@@ -19,30 +19,13 @@ AttentionProblem draw_gradient(Draw& draw) {
   return problem;
 }
 
-/// `d_out` with zeros in rows that see no key: where they follow a convention of their own, they
-/// have no gradient, and a loss that leaves them out must not feel them.
-void leave_out_empty_rows(Tensor<float, 4>& d_out, const AttentionOracle& oracle) {
-  const auto [batch, heads, rows, channels] = d_out.shape();
-  for (Index b = 0; b < batch; ++b) {
-    for (Index h = 0; h < heads; ++h) {
-      for (Index i = 0; i < rows; ++i) {
-        if (!sees_any(oracle, b, h, i)) std::fill_n(d_out[b][h][i].data, channels, 0.0F);
-      }
-    }
-  }
-}
-
-void compare_gradient(Checked& claim, std::string_view name, const Tensor<double, 4>& got,
+void compare_gradient(Checked& claim, Place::Result result, const Tensor<double, 4>& got,
                       const Tensor<double, 4>& expected, const Tensor<double, 4>& error) {
-  const std::array<Index, 4> shape = got.shape();
   for (Index at = 0; at < got.size(); ++at) {
     const double value = got.data()[at], right = expected.data()[at];
     claim.within(std::fabs(value - right), error.data()[at], [&] {
-      const Index row = at / shape[3];
-      return std::string(name) + " of batch " + std::to_string(row / shape[2] / shape[1]) +
-             ", head " + std::to_string(row / shape[2] % shape[1]) + ", position " +
-             std::to_string(row % shape[2]) + ", channel " + std::to_string(at % shape[3]) + ": " +
-             number(value) + ", the definition gives " + number(right);
+      return told(place_of(got, at, {.result = result})) + ": " + number(value) +
+             ", the definition gives " + number(right);
     });
   }
 }
@@ -70,14 +53,13 @@ struct Reached {
   }
 };
 
-void require_zeros(Checked& claim, std::string_view name, const Tensor<double, 4>& gradient,
+void require_zeros(Checked& claim, Place::Result result, const Tensor<double, 4>& gradient,
                    const Tensor<bool, 3>& reached) {
-  const Index dim = gradient.shape()[3], rows = gradient.shape()[2];
+  const Index dim = gradient.shape()[3];
   for (Index at = 0; at < gradient.size(); ++at) {
     const double value = gradient.data()[at];
     claim.require(reached.data()[at / dim] || value == 0, [&] {
-      return std::string(name) + " at position " + std::to_string(at / dim % rows) + ": " +
-             number(value);
+      return told(place_of(gradient, at, {.result = result})) + ": " + number(value);
     });
   }
 }
@@ -117,12 +99,13 @@ Verdict judge_gradient(Asker& asker, const AttentionProblem& problem) {
   const AttentionGradients<double>& got = *answer.gradients;
   const AttentionGradients<double>&right = backward.gradients, &error = backward.errors;
   const Reached reached(asked, asker.conventions, forward);
-  require_zeros(zeros, "d_q", got.d_q, reached.queries);
-  require_zeros(zeros, "d_k", got.d_k, reached.keys);
-  require_zeros(zeros, "d_v", got.d_v, reached.keys);
-  compare_gradient(close, "d_q", got.d_q, right.d_q, error.d_q);
-  compare_gradient(close, "d_k", got.d_k, right.d_k, error.d_k);
-  compare_gradient(close, "d_v", got.d_v, right.d_v, error.d_v);
+  using Result = Place::Result;
+  require_zeros(zeros, Result::d_q, got.d_q, reached.queries);
+  require_zeros(zeros, Result::d_k, got.d_k, reached.keys);
+  require_zeros(zeros, Result::d_v, got.d_v, reached.keys);
+  compare_gradient(close, Result::d_q, got.d_q, right.d_q, error.d_q);
+  compare_gradient(close, Result::d_k, got.d_k, right.d_k, error.d_k);
+  compare_gradient(close, Result::d_v, got.d_v, right.d_v, error.d_v);
   compare_products(adjoint, asked, answer, forward, backward);
   return findings.verdict();
 }

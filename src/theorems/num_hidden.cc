@@ -114,10 +114,13 @@ Verdict judge_poison(Asker& asker, const AttentionProblem& problem) {
                 [&](Index b, Index h, Index i) { return rows(b, h, i); });
   if (poison.d_out) {
     Checked& finite = findings.exact("gradients stay finite where no query sees it");
-    for (const auto* gradient :
-         {&after.gradients->d_q, &after.gradients->d_k, &after.gradients->d_v}) {
-      for (double value : *gradient) {
-        finite.require(std::isfinite(value), [&] { return "a gradient is " + number(value); });
+    for (auto result : {Place::Result::d_q, Place::Result::d_k, Place::Result::d_v}) {
+      const Tensor<double, 4> gradient = *result_of(after, result);
+      for (Index at = 0; at < gradient.size(); ++at) {
+        const double value = gradient.data()[at];
+        finite.require(std::isfinite(value), [&] {
+          return told(place_of(gradient, at, {.result = result})) + ": " + number(value);
+        });
       }
     }
   }
@@ -312,7 +315,10 @@ Verdict judge_empty_rows(Asker& asker, const AttentionProblem& problem) {
           const double lse = (*answer.lse)(b, h, i);
           // A stand-in for minus infinity may show, plus infinity or what lay there must not.
           const bool none = lse <= -1e4 || (std::isnan(lse) && convention != "zero");
-          follows.require(none, [&] { return "its lse is " + number(lse); });
+          follows.require(none, [&] {
+            return told({.result = Place::Result::lse, .batch = b, .head = h, .row = i}) + ": " +
+                   number(lse);
+          });
         }
       }
     }

@@ -202,9 +202,8 @@ Verdict judge_lse(Asker& asker, const AttentionProblem& problem) {
         const double expected = oracle.stages.lse(b, h, i), value = (*answer.lse)(b, h, i);
         if (!std::isfinite(expected)) continue;
         close.within(std::fabs(value - expected), oracle.lse_error(b, h, i), [&] {
-          return "batch " + std::to_string(b) + ", head " + std::to_string(h) + ", query " +
-                 std::to_string(i) + ": " + number(value) + ", the definition gives " +
-                 number(expected);
+          return told({.result = Place::Result::lse, .batch = b, .head = h, .row = i}) + ": " +
+                 number(value) + ", the definition gives " + number(expected);
         });
       }
     }

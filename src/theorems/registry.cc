@@ -12,6 +12,11 @@ std::string_view name_of(Claim claim) {
   return names[static_cast<std::size_t>(claim)];
 }
 
+std::string_view name_of(Place::Result result) {
+  constexpr std::string_view names[] = {"out", "A", "lse", "d_q", "d_k", "d_v"};
+  return names[static_cast<std::size_t>(result)];
+}
+
 std::string_view name_of(Outcome outcome) {
   constexpr std::string_view names[] = {"holds",       "violated", "not applicable",
                                         "unsupported", "gave up",  "crashed"};
