@@ -347,6 +347,7 @@ TEST_F(Processes, LibrariesThatCannotBeLoaded) {
   expect_error(library("faults.so"),
                "libfaults.so has no symbol headproof_subject; headproof check --template c prints");
   expect_error(library("faults.so:nothing"), "has no symbol nothing");
+  expect_error(library("faults.so:"), "faults.so: names no symbol behind its colon; without the");
   expect_error(fault("wrong_version"), "has the ABI version 7; this headproof knows version 1");
   expect_error(fault("wrong_size"), "has a struct_size of 8 bytes");
   expect_error(fault("no_attention"), "attention is null");
@@ -361,6 +362,7 @@ TEST_F(Processes, NamesThatAreNoSubject) {
   expect_error("builtin:nothing", "there is no builtin:nothing; there are builtin:reference");
   expect_error("mutant:nothing", "there is no mutant:nothing");
   expect_error("python:module", "must be written python:module:function");
+  expect_error("recorded:", "recorded: names no folder; write recorded:DIR");
   expect_error("command:", "names no program");
   expect_error("command:'a", "has a ' that is not closed");
   expect_error("command:/no/such/program", "cannot start /no/such/program: No such file");
