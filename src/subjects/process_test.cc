@@ -245,6 +245,37 @@ TEST_F(Processes, ExamplesAnswerAsTheDefinitionDoes) {
   EXPECT_EQ(subject_template("fortran"), "");
 }
 
+void expect_holds(AttentionSubject& subject, const CheckOptions& options) {
+  for (const TheoremReport& theorem : check(subject, options).theorems) {
+    const bool right = theorem.outcome == Outcome::holds ||
+                       theorem.outcome == Outcome::not_applicable ||
+                       theorem.claim == Claim::bitwise;
+    EXPECT_TRUE(right) << theorem.id << ", seed " << options.seed << ": " << theorem.why
+                       << (theorem.counterexample ? theorem.counterexample->note : "");
+  }
+}
+
+/// All theorems for a short time, and all cases of those that ask what templates easily get wrong.
+void expect_right_template(AttentionSubject& subject) {
+  CheckOptions options;
+  for (options.seed = 0; options.seed < 3; ++options.seed) {
+    options.theorems.clear();
+    options.seconds = 2;
+    expect_holds(subject, options);
+    options.theorems = {"num-poison", "num-empty-rows", "num-mask"};
+    options.seconds = 20;
+    options.cases = 40;
+    expect_holds(subject, options);
+  }
+}
+
+TEST_F(Processes, TemplatesOfLibrariesHold) {
+  for (const char* name : {"subject_c.so", "subject_cpp.so"}) {
+    SCOPED_TRACE(name);
+    expect_right_template(*open(library(name)));
+  }
+}
+
 TEST_F(Processes, TheCheckerFindsTheFaultyExample) {
   const auto subject = open(library("faulty.so"));
   CheckOptions few;
@@ -502,6 +533,14 @@ TEST_F(PythonSubjects, TemplatesAnswerAsTheDefinitionDoes) {
       expect_right(subject->attend(problem), problem, subject->domain());
     }
   }
+}
+
+TEST_F(PythonSubjects, TemplatesHold) {
+  write("subject.py", subject_template("python"));
+  write("pipe.py", subject_template("pipe"));
+  expect_right_template(*open("python:subject:my_attention"));
+  expect_right_template(
+      *open("command:" + options.python + " '" + (folder / "pipe.py").string() + "'"));
 }
 
 TEST_F(PythonSubjects, MayTakePositionsOnly) {
