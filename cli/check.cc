@@ -16,6 +16,7 @@
 #include "command.h"
 #include "headproof/files.h"
 #include "prose/lines.h"
+#include "subjects/child_process.h"
 #include "subjects/open.h"
 #include "theorems/attention_theorem.h"
 
@@ -182,6 +183,7 @@ int run(Options& options) {
         "headproof check --template python");
   }
   if (const Status ready = complete(options); !ready) return refuse(ready.error().message);
+  const EndsDescendants at_last;
   const auto opened = open_subject(options.subject, options.open);
   if (!opened) return refuse(on_one_line(opened.error().message));
 
