@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "subjects/attention_mutants.h"
+#include "subjects/guarded.h"
 #include "subjects/rounded.h"
 
 namespace headproof {
@@ -230,6 +231,21 @@ std::vector<AttentionMutant> mutants_of_options() {
               for (Index at = 0; at < problem.v.size(); ++at) {
                 if (at % dim != 0) {
                   problem.v.data()[at] = std::numeric_limits<float>::quiet_NaN();
+                }
+              }
+            }}},
+      {{"heads-read-on",
+        "where all heads are one, with a stride of 0, what lies behind it is read for the others",
+        {"num-strides"}},
+       {.prepare =
+            [](AttentionProblem& problem) {
+              for (auto* tensor : {&problem.k, &problem.v}) {
+                if (!problem.strided || !heads_are_equal(*tensor)) continue;
+                const Index size = tensor->size() / std::max<Index>(1, problem.batch()),
+                            head = size / std::max<Index>(1, problem.num_kv_heads());
+                for (Index at = 0; at < tensor->size(); ++at) {
+                  if (at % size < head) continue;
+                  tensor->data()[at] = std::numeric_limits<float>::quiet_NaN();
                 }
               }
             }}},

@@ -148,6 +148,11 @@ std::vector<AttentionProblem> problems_with_options() {
   all[7].v.data()[4] = std::numeric_limits<float>::infinity();
   all[7].v.data()[5] = -0.0F;
   all[8].strided = all[8].strided_channels = true;
+  for (Index b = 0; b < 2; ++b) {  // heads that are equal, and so may be one
+    for (auto* tensor : {&all[1].k, &all[8].k, &all[8].v}) {
+      std::copy_n((*tensor)[b][0].data, 5 * tensor->shape()[3], (*tensor)[b][1].data);
+    }
+  }
   return all;
 }
 
@@ -685,6 +690,49 @@ TEST_F(PythonSubjects, ThatCannotBeFound) {
   expect_error("python:few:f", "has no module numpy; install it there, or name another");
   options.python = "/no/such/python";
   expect_error("python:few:f", "cannot start /no/such/python: No such file or directory; --python");
+}
+
+TEST_F(PythonSubjects, ThatDeclareWhatIsNoneAreToldInASentence) {
+  for (const auto& [declared, part] : std::vector<std::pair<const char*, const char*>>{
+           {"5", "mine:f.headproof is 5; it must be a dict, such as {'head_dims': (16, 32)}"},
+           {"{'dims': 4}",
+            "has the key 'dims'; there are framework, dtype, layout, name, head_dims"},
+           {"{'framework': 'abacus'}", "['framework'] is 'abacus'; it must be numpy, torch or jax"},
+           {"{'dtype': np.float32}", "must be float32, float64, float16 or bfloat16"},
+           {"{'head_dims': 16}", "['head_dims'] is 16; it must be a tuple of whole numbers"},
+           {"{'max_length': '9'}", "['max_length'] is '9'; it must be a whole number"},
+           {"{'features': 'lse'}", "['features'] is 'lse'; it must be a list of names"},
+           {"{'features': ['flying']}", "has the feature 'flying'"},
+           {"{'name': 'two words'}",
+            "['name'] is 'two words'; it must be a text without spaces"}}) {
+    write("mine.py", "import numpy as np\ndef f(q, k, v): return v\nf.headproof = " +
+                         std::string(declared) + "\n");
+    expect_error("python:mine:f", part);
+  }
+}
+
+// Heads of keys that are equal are one with a stride of 0; channels lie apart and back to front.
+TEST_F(PythonSubjects, AreHandedStridesOfEveryKind) {
+  const auto subject = python(
+      "def f(q, k, v, is_causal=True):\n"
+      "  out = np.zeros(q.shape[:-1] + v.shape[-1:], np.float32)\n"
+      "  out.reshape(-1)[:9] = [*(x // 4 for x in k.strides), *(x // 4 for x in v.strides), k[1, "
+      "1, 2, 3]]\n"
+      "  return out\n");
+  AttentionProblem problem = draw(3, 3, 4, 4);
+  const Index size = 3 * 4;
+  for (Index b = 0; b < 2; ++b) std::copy_n(problem.k[b][0].data, size, problem.k[b][1].data);
+  problem.strided = true;
+  const auto told = [&] {
+    const auto reply = subject->attend(problem);
+    EXPECT_TRUE(std::holds_alternative<AttentionAnswer>(reply)) << std::get<Refusal>(reply).why;
+    const auto& out = std::get<AttentionAnswer>(reply).out;
+    return std::vector<double>(out.begin(), out.begin() + 9);
+  };
+  const double last = problem.k(1, 0, 2, 3);
+  EXPECT_EQ(told(), (std::vector<double>{3 * 7, 0, 7, 1, 2 * 3 * 7, 7, 2 * 7, 1, last}));
+  problem.strided_channels = true;
+  EXPECT_EQ(told(), (std::vector<double>{3 * 11, 0, 11, -2, 2 * 3 * 11, 11, 2 * 11, -2, last}));
 }
 
 TEST_F(PythonSubjects, MayBeDoubleOrHalfAndInAnotherLayout) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "headproof/check.h"
+#include "subjects/guarded.h"
 #include "theorems/attention_theorem.h"
 #include "theorems/num_common.h"
 
@@ -444,6 +445,11 @@ TEST(Num, AssumedDenseInputsAreCaught) {
     if (p.strided) std::reverse(p.v.begin(), p.v.end());
   });
   expect_caught(*subject, "num-strides");
+  const auto expanded = asked_wrongly(everything(), [](AttentionProblem& p) {
+    const bool one = p.num_kv_heads() > 1 && p.seq_len_k() > 1 && heads_are_equal(p.v);
+    if (p.strided && one) std::reverse(p.v.begin(), p.v.end());
+  });
+  expect_caught(*expanded, "num-strides");
 }
 
 TEST(Num, ChangedInputsAreCaught) {
