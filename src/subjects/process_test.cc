@@ -877,6 +877,7 @@ TEST_F(Recordings, AreJudgedByWhatTheyHold) {
   for (const char* id : {"num-history", "num-determinism"}) {
     EXPECT_EQ(outcome(right, id), Outcome::unsupported) << id;
   }
+  EXPECT_EQ(outcome(right, "num-inputs-untouched"), Outcome::not_applicable);
   answer.out(1, 1, 2, 3) += 0.01;
   save("out", narrowed(answer.out));
   const Report wrong = check(*open(name()));

@@ -43,6 +43,9 @@ class Asker {
   /// subject doesn't do that, as a recording does not.
   void distract(const AttentionProblem& problem);
 
+  /// Whether answers were written down earlier, so that nothing runs.
+  bool is_recording() const { return subject_.only_problem().has_value(); }
+
   int calls() const { return calls_; }
 
  private:

@@ -90,6 +90,7 @@ AttentionProblem draw_untouched(Draw& draw) {
 }
 
 Verdict judge_untouched(Asker& asker, const AttentionProblem& problem) {
+  if (asker.is_recording()) return not_applicable("nothing ran that could write to its inputs");
   Findings findings;
   Checked& untouched = findings.exact("q, k, v and the mask hold what they held");
   untouched.require(!asker.ask(problem).inputs_changed,
