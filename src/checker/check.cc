@@ -38,6 +38,8 @@ class Checker {
         only_(subject.only_problem()),
         asker_(subject, report.domain, report.conventions) {}
 
+  std::vector<Declined> failed_together() const { return asker_.failed_together(); }
+
   /// Goes on where `report` ran out of time.
   void run(const AttentionTheorem& theorem, Clock::time_point deadline, TheoremReport& report) {
     report.id = theorem.id;
@@ -203,6 +205,9 @@ Report check(AttentionSubject& subject, const CheckOptions& options) {
       checker.run(theorem, Clock::now() + std::chrono::duration_cast<Clock::duration>(share),
                   results[waiting[n]]);
     }
+  }
+  for (Declined& declined : checker.failed_together()) {
+    report.declined.push_back(std::move(declined));
   }
   for (TheoremReport& result : results) {
     const std::string_view bitwise = bitwise_name(result.id);

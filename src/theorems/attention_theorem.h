@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "headproof/attention_subject.h"
@@ -48,9 +49,16 @@ class Asker {
 
   int calls() const { return calls_; }
 
+  /// The smallest sets of things that failed when they were asked for together, though each was
+  /// accepted alone.
+  std::vector<Declined> failed_together() const;
+
  private:
+  void fails_together(const std::vector<std::string_view>& extras, const Refusal& refusal);
+
   AttentionSubject& subject_;
   int calls_ = 0;
+  std::vector<std::pair<std::vector<std::string_view>, Refusal>> failed_together_;
 };
 
 /// The numbers of a case: where it stands among the cases of its theorem decides how large it may
