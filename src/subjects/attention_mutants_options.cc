@@ -55,6 +55,18 @@ void read_as_dense(Tensor<float, 4>& tensor) {
   }
 }
 
+/// Whether nothing but q, k and v has batch elements and positions, of which there are as many
+/// queries as keys.
+bool positions_of_qkv_only(const AttentionProblem& p) {
+  return p.seq_len_q() == p.seq_len_k() && !p.mask && !p.bias && p.key_length.empty() &&
+         !p.want_lse && !p.want_weights && !p.d_out;
+}
+
+template <class T>
+Tensor<T, 4> with_batch_and_positions_swapped(const Tensor<T, 4>& tensor) {
+  return Tensor<T, 4>(tensor.view().transposed(0, 2));
+}
+
 }  // namespace
 
 std::vector<AttentionMutant> mutants_of_options() {
@@ -267,6 +279,32 @@ std::vector<AttentionMutant> mutants_of_options() {
             [](Row& row) {
               if (row.seq_len_k() > 0) return plain::combine(row);
               std::fill(row.out.begin(), row.out.end(), 42.0F);
+            }}},
+      {{"heads-split-without-transpose",
+        "q, k and v lie as [batch, seq_len, num_heads, head_dim] and are read as if heads came "
+        "first",
+        {"num-head-independence", "num-accuracy"}},
+       {.prepare =
+            [](AttentionProblem& problem) {
+              for (auto* tensor : {&problem.q, &problem.k, &problem.v}) {
+                const Tensor<float, 4> other(std::as_const(*tensor).view().transposed(1, 2));
+                std::copy(other.begin(), other.end(), tensor->begin());
+              }
+            }}},
+      {{"batch-and-positions-swapped",
+        "attention runs over the batch, at each position for itself",
+        {"num-head-independence", "num-accuracy"}},
+       {.prepare =
+            [](AttentionProblem& problem) {
+              if (!positions_of_qkv_only(problem)) return;
+              for (auto* tensor : {&problem.q, &problem.k, &problem.v}) {
+                *tensor = with_batch_and_positions_swapped(*tensor);
+              }
+            },
+        .finish =
+            [](const AttentionProblem& problem, AttentionAnswer& answer) {
+              if (!positions_of_qkv_only(problem)) return;
+              answer.out = with_batch_and_positions_swapped(answer.out);
             }}},
       {{"query-is-key", "the keys are read where the queries should be", {"num-accuracy"}},
        {.prepare =
