@@ -115,7 +115,9 @@ TEST_F(CliCheck, OptionsThatSayNothingToASubjectAreRefused) {
   refused("mutant:leak-one-pair --call-seconds 2",
           {"--call-seconds is for subjects in processes of their own, and mutant:leak-one-pair"});
   refused("head:mutant:no-scale --first-call-seconds 2", {"--first-call-seconds"});
-  refused("recorded: --regime long", {"recorded: names no folder"});
+  for (const char* name : {"q", "k", "v", "out"}) save<float>(name, {1, 1}, {1});
+  write("problem.json", R"({"causal": true})");
+  refused("recorded:. --regime long", {"--regime is for subjects that may be asked anything"});
   // What is wrong with the subject is said first.
   refused("builtin:nothing --dtype float16", {"there is no builtin:nothing"});
   const Ended heeded = check(std::string(faulty) + "--call-seconds 2 --first-call-seconds 3");

@@ -29,7 +29,8 @@ Extras extras(const AttentionProblem& p, const Domain& domain) {
   const auto broadcast = [&](const auto& mask) {
     return mask && mask->shape() != std::array<Index, 4>{1, 1, p.seq_len_q(), p.seq_len_k()};
   };
-  const bool shared = p.num_kv_heads() > 1 && heads_are_equal(p.k);
+  const bool shared = (p.num_heads() > 1 && heads_are_equal(p.q)) ||
+                      (p.num_kv_heads() > 1 && (heads_are_equal(p.k) || heads_are_equal(p.v)));
   const bool zero = p.q.size() == 0 || p.k.size() == 0 || p.v.size() == 0;
   const auto those = [](std::initializer_list<std::pair<std::string_view, bool>> all) {
     std::vector<std::string_view> names;
