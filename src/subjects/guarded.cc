@@ -68,9 +68,9 @@ double load(int dtype, const unsigned char* place) {
 bool heads_are_equal(const Tensor<float, 4>& tensor) {
   const auto [batch, heads, rows, channels] = tensor.shape();
   for (Index b = 0; b < batch; ++b) {
+    const float* first = tensor[b][0].data;
     for (Index h = 1; h < heads; ++h) {
-      const auto size = static_cast<std::size_t>(rows * channels) * sizeof(float);
-      if (size > 0 && std::memcmp(tensor[b][0].data, tensor[b][h].data, size) != 0) return false;
+      if (!std::equal(first, first + rows * channels, tensor[b][h].data)) return false;
     }
   }
   return true;
