@@ -826,6 +826,9 @@ TEST_F(TorchSubjects, ScaledDotProductAttentionAnswersAsTheDefinitionDoes) {
     expect_right(subject->attend(problem), problem, subject->domain());
     problem.strided = true;
     expect_right(subject->attend(problem), problem, subject->domain());
+    problem.strided_channels = true;
+    for (Index b = 0; b < 2; ++b) std::copy_n(problem.k[b][0].data, 5 * 4, problem.k[b][1].data);
+    expect_right(subject->attend(problem), problem, subject->domain());
     if (dtype != Dtype::float64) continue;
     problem.d_out = Generator(5).randn(2, 4, 5, 4);
     const auto got = std::get<AttentionAnswer>(subject->attend(problem));
