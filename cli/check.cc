@@ -16,6 +16,7 @@
 #include "command.h"
 #include "headproof/files.h"
 #include "prose/lines.h"
+#include "subjects/child_process.h"
 #include "subjects/open.h"
 #include "theorems/attention_theorem.h"
 
@@ -29,8 +30,9 @@ struct Options {
   CheckOptions check;
   SubjectOptions open;
   JsonOption json;
-  /// The options that change what the subject is asked; they belong to a replay line.
-  std::vector<CLI::Option*> replayed;
+  /// The options that change what the subject is asked, and so belong to a replay line, by the kind
+  /// of subjects that heed them.
+  std::vector<CLI::Option*> for_questions, for_processes, for_callables, for_layout;
 };
 
 /// A word as a shell reads it back.
@@ -46,12 +48,41 @@ std::string quoted(const std::string& word) {
 /// How a person asks the same subject in the same way.
 std::string command_of(const Options& options) {
   std::string command = "headproof check " + quoted(options.subject);
-  for (const CLI::Option* option : options.replayed) {
-    for (const std::string& value : option->results()) {
-      command += " " + option->get_name() + " " + quoted(value);
+  for (const auto* list : {&options.for_questions, &options.for_callables, &options.for_layout,
+                           &options.for_processes}) {
+    for (const CLI::Option* option : *list) {
+      for (const std::string& value : option->results()) {
+        command += " " + option->get_name() + " " + quoted(value);
+      }
     }
   }
   return command;
+}
+
+/// What is wrong with an option that was given and means nothing to such a subject.
+Status idle_option(const Options& options) {
+  const std::string& name = options.subject;
+  const bool head = name.starts_with("head:");
+  const std::string_view kind = std::string_view(name).substr(head ? 5 : 0);
+  const bool callable = kind.starts_with("python:");
+  const bool recorded = kind.starts_with("recorded:");
+  const bool inside = recorded || kind.starts_with("builtin:") || kind.starts_with("mutant:");
+  const struct {
+    const std::vector<CLI::Option*>& list;
+    bool heeded;
+    const char* whom;
+  } all[] = {{options.for_questions, !recorded, "subjects that may be asked anything"},
+             {options.for_processes, !inside, "subjects in processes of their own"},
+             {options.for_callables, callable, "Python callables"},
+             {options.for_layout, callable && !head, "Python callables that take q, k and v"}};
+  for (const auto& [list, heeded, whom] : all) {
+    for (const CLI::Option* option : list) {
+      if (option->count() == 0 || heeded) continue;
+      return Error{
+          on_one_line(fmt::format("{} is for {}, and {} is none", option->get_name(), whom, name))};
+    }
+  }
+  return std::monostate();
 }
 
 bool is_theorem(std::string_view id) {
@@ -193,8 +224,10 @@ int run(Options& options) {
         "headproof check --template python");
   }
   if (const Status ready = complete(options); !ready) return refuse(ready.error().message);
+  const EndsDescendants at_last;
   const auto opened = open_subject(options.subject, options.open);
   if (!opened) return refuse(on_one_line(opened.error().message));
+  if (const Status heeded = idle_option(options); !heeded) return refuse(heeded.error().message);
 
   std::FILE* const text_stream = options.json.to_stdout() ? stderr : stdout;
   const bool colour = isatty(fileno(text_stream)) != 0 && std::getenv("NO_COLOR") == nullptr;
@@ -285,27 +318,31 @@ void add_check(CLI::App& app, int& exit_code) {
   options->json.add_to(*verb);
   verb->add_option("--junit", options->junit, "a report as JUnit's XML, to this file");
   verb->add_option("--html", options->html, "a page with the counterexamples drawn, to this file");
-  options->replayed = {
-      regime,
+  options->for_questions = {regime};
+  options->for_callables = {
       verb->add_option("--python", open.python, "the Python that runs a callable")
           ->capture_default_str(),
       verb->add_option("--framework", open.framework,
                        "what a callable is handed: numpy, torch or jax")
           ->check(CLI::IsMember({"numpy", "torch", "jax"}))
           ->capture_default_str(),
-      verb->add_option("--device", open.device, "where it lies: cpu, cuda, cuda:1, ...")
+      verb->add_option("--device", open.device, "where that lies: cpu, cuda, cuda:1, ...")
           ->capture_default_str(),
-      verb->add_option("--dtype", options->dtype, "float32, float64, float16 or bfloat16")
+      verb->add_option("--dtype", options->dtype,
+                       "of what a callable is handed: float32, float64, float16 or bfloat16")
           ->check(CLI::IsMember({"float32", "float64", "float16", "bfloat16"}))
-          ->capture_default_str(),
+          ->capture_default_str()};
+  options->for_layout = {
       verb->add_option("--layout", options->layout,
-                       "bhsd, [batch, num_heads, seq_len, head_dim], or bshd")
+                       "its order: bhsd, [batch, num_heads, seq_len, head_dim], or bshd")
           ->check(CLI::IsMember({"bhsd", "bshd"}))
-          ->capture_default_str(),
+          ->capture_default_str()};
+  options->for_processes = {
       verb->add_option("--first-call-seconds", open.first_call_seconds,
-                       "how long the first call may take: it may compile or tune")
+                       "how long the first call of a subject in a process of its own may take: it "
+                       "may compile or tune")
           ->capture_default_str(),
-      verb->add_option("--call-seconds", open.call_seconds, "how long a later call may take")
+      verb->add_option("--call-seconds", open.call_seconds, "how long a later call of one may take")
           ->capture_default_str()};
   verb->footer(
       "A SUBJECT is\n"

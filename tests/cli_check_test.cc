@@ -1,7 +1,9 @@
 // headproof check as users meet it: exit codes, flags, files, and what is refused.
 
+#include <csignal>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <sstream>
 
 #include "checker/testing.h"
 #include "command.h"
@@ -114,6 +116,47 @@ TEST_F(CliCheck, WhatIsNoneIsRefusedWithAListOfWhatThereIs) {
   refused("builtin:reference --expected known", {"line 2 of known", "prop-9.9", "prop-5.1"});
   write("known", "prop-5.1\n\nprop-5.1 # again\n");
   refused("builtin:reference --expected known", {"line 3 of known", "prop-5.1", "twice"});
+}
+
+TEST_F(CliCheck, OptionsThatSayNothingToASubjectAreRefused) {
+  const auto refused = [&](const std::string& arguments, const std::vector<std::string>& named) {
+    expect_refused("\"$HEADPROOF\" check " + arguments, named);
+  };
+  for (const char* option : {"--python python3", "--framework torch", "--device cpu",
+                             "--dtype float32", "--layout bhsd"}) {
+    const std::string flag(option, std::string_view(option).find(' '));
+    refused(faulty + std::string(option), {flag + " is for Python callables", "libfaulty.so is"});
+    refused(right + std::string(option), {flag + " is for Python callables"});
+    refused("mutant:leak-one-pair " + std::string(option), {flag});
+  }
+  refused("mutant:leak-one-pair --call-seconds 2",
+          {"--call-seconds is for subjects in processes of their own, and mutant:leak-one-pair"});
+  refused("head:mutant:no-scale --first-call-seconds 2", {"--first-call-seconds"});
+  for (const char* name : {"q", "k", "v", "out"}) save<float>(name, {1, 1}, {1});
+  write("problem.json", R"({"causal": true})");
+  refused("recorded:. --regime long", {"--regime is for subjects that may be asked anything"});
+  // What is wrong with the subject is said first.
+  refused("builtin:nothing --dtype float16", {"there is no builtin:nothing"});
+  const Ended heeded = check(std::string(faulty) + "--call-seconds 2 --first-call-seconds 3");
+  EXPECT_EQ(heeded.exit_code, 1) << heeded.err;
+}
+
+TEST_F(CliCheck, WhatASubjectLeavesBehindIsEndedAndNothingElse) {
+  // A daemon in a session of its own whose parent has ended, and what it has started; and a child
+  // of the checker's that was there before.
+  write("daemon.sh", "echo $$ >> left\nsleep 300 &\necho $! >> left\nwait\n");
+  write("subject.sh", "(setsid sh daemon.sh &)\nread -r line\nsleep 0.5\necho ok\n");
+  write("run.sh",
+        "sleep 300 &\necho $! > before\n"
+        "exec \"$HEADPROOF\" check 'command:sh subject.sh' --identify\n");
+  shell("sh run.sh");
+  std::istringstream left(content("left")), before(content("before"));
+  pid_t first = 0, second = 0, spared = 0;
+  ASSERT_TRUE(left >> first >> second);
+  ASSERT_TRUE(before >> spared);
+  EXPECT_EQ(kill(first, 0), -1);
+  EXPECT_EQ(kill(second, 0), -1);
+  EXPECT_EQ(kill(spared, SIGKILL), 0);
 }
 
 TEST_F(CliCheck, KnownViolationsAreExpected) {

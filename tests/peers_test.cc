@@ -26,7 +26,7 @@ TEST_P(Peers, BreaksWhatIsKnownAndNothingElse) {
   }
   const std::string folder = HEADPROOF_SOURCE_DIR "/examples/subjects";
   const Ended ended =
-      shell("cd '" + folder + "' && \"$HEADPROOF\" check --python " + python + " --seconds 20 " +
+      shell("cd '" + folder + "' && \"$HEADPROOF\" check --python " + python + " --seconds 60 " +
             peer.arguments + ":peers:" + peer.name + " --strict --expected known_" + peer.name);
   EXPECT_EQ(ended.exit_code, 0) << ended.out << ended.err;
 }

@@ -8,6 +8,7 @@ window, softcap and others that docs/subjects.md lists.
 import numpy as np
 
 
+@np.errstate(invalid="ignore", over="ignore")  # what is hidden may hold anything
 def my_attention(q, k, v, is_causal=True, scale=None, attn_mask=None):
     """q, k, v: float32 of shape [batch, num_heads, seq_len, head_dim]; so is what is returned."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
@@ -19,7 +20,8 @@ def my_attention(q, k, v, is_causal=True, scale=None, attn_mask=None):
     if attn_mask is not None:
         if attn_mask.dtype == bool:
             allowed = allowed & attn_mask
-        else:
+        else:  # numbers to add; minus infinity hides, whatever the score is
+            allowed = allowed & (attn_mask != -np.inf)
             scores = scores + attn_mask
     scores = np.where(allowed, scores, number(-np.inf))
     largest = scores.max(axis=-1, keepdims=True, initial=np.finfo(q.dtype).min)

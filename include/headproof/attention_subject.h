@@ -97,7 +97,8 @@ struct AttentionProblem {
 
   int threads = 0;  ///< 0: the subject's own choice
   /// How q, k and v lie in memory: dense, or with unused numbers between rows and heads and axes
-  /// in another order. What the memory between them holds is NaN.
+  /// in another order. What the memory between them holds is NaN. Heads that are all equal are the
+  /// same memory, a stride of 0.
   bool strided = false;
   bool strided_channels = false;  ///< where strided: channels too, back to front and apart
   /// Ask the subject's own path for decoding: the queries are the last tokens, one call each.

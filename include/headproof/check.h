@@ -18,6 +18,7 @@ namespace headproof {
 /// offer what it takes.
 struct Conventions {
   std::string corner;              ///< "top_left" or "bottom_right", where seq_len_q != seq_len_k
+  std::string padding_corner;      ///< "unpadded" or "padded": where bottom right is under padding
   std::string empty_row;           ///< "zero", "nan", "mean_of_values": a query that may see no key
   std::string scale;               ///< "1/sqrt(head_dim)", or the number found
   std::string mask_true;           ///< "may_attend" or "masked"
@@ -104,6 +105,7 @@ struct Report {
   std::string subject;
   Domain domain;                   ///< the declared one, narrowed to what was answered
   std::vector<Declined> declined;  ///< what was taken from it because the subject failed there
+  std::vector<Declined> failed_together;  ///< options that it answers alone and failed at together
   Conventions conventions;
   std::vector<TheoremReport> theorems;
   /// Ids listed as known that were judged and are not violated; a failure when `strict`.

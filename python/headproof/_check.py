@@ -115,8 +115,9 @@ def _framework_of(function: Any, name: str, kind: str, options: Mapping[str, str
     imported = [one for one in FRAMEWORKS if one in sys.modules]
     # Those that the function's own module speaks of come first.
     likely = sorted(imported, key=lambda one: one not in words)
-    if getattr(function, "headproof", {}).get("framework"):
-        return function.headproof["framework"]
+    declared = getattr(function, "headproof", {})
+    if isinstance(declared, dict) and "framework" in declared:
+        return declared["framework"]
     for framework in likely:
         try:
             server = _server(function, name, kind, framework, options)

@@ -213,11 +213,21 @@ def test_wrong_use_is_said(options, sentence):
     assert sentence in str(raised.value)
 
 
+def declaring(what):
+    def function(q, k, v):
+        return v
+
+    function.headproof = what
+    return function
+
+
 @pytest.mark.parametrize("function, sentence", [
     (3, "it is int"),
+    (declaring(5), "function.headproof is 5; it must be a dict"),
+    (declaring({"head_dims": 16}), "['head_dims'] is 16; it must be a tuple of whole numbers"),
     (lambda q, k: q, "names 2 parameters; it must take at least q, k and v"),
     (lambda q, k, v, mystery: q, "needs a value for 'mystery'"),
-], ids=["no function", "two", "mystery"])
+], ids=["no function", "no dict", "no tuple", "two", "mystery"])
 def test_what_cannot_be_asked_is_said(function, sentence):
     with pytest.raises(ValueError) as raised:
         headproof.check(function)

@@ -39,6 +39,8 @@ class BlackBox {
         only_(subject.only_problem()),
         asker_(subject, report.domain, report.conventions) {}
 
+  std::vector<Declined> failed_together() const { return asker_.failed_together(); }
+
   void go_on(const AttentionTheorem& theorem, Clock::time_point deadline, TheoremReport& report) {
     report.id = theorem.id;
     report.title = theorem.title;
@@ -220,6 +222,7 @@ Report check_in_turns(
     }
     if (!options.identify_only) report.theorems.push_back(std::move(result));
   }
+  report.failed_together = black_box.failed_together();
   const std::size_t told = report.theorems.size();
   compare_with_expectations(report, options);
   for (std::size_t at = told; at < report.theorems.size(); ++at) ended(report.theorems[at]);

@@ -365,6 +365,12 @@ Conventions identify(AttentionSubject& subject, const Domain& domain) {
     const std::string other =
         follow(asks, problem, &Conventions::corner, {"top_left", "bottom_right"});
     if (found.corner == "top_left" && other == "bottom_right") found.corner = "as_asked";
+    if (found.corner == "bottom_right" && has.has(Feature::key_length)) {
+      problem.key_length = {wide.seq_len_k - 1};
+      Asker corner_known = asker();
+      found.padding_corner =
+          follow(corner_known, problem, &Conventions::padding_corner, {"unpadded", "padded"});
+    }
   }
   if (has.has(Feature::grouped_heads)) {
     Sizes grouped = sizes;

@@ -166,8 +166,10 @@ std::string report_json(const Report& report) {
   json theorems = json::array();
   for (const TheoremReport& theorem : report.theorems) theorems.push_back(theorem_json(theorem));
   json declined = json::array();
-  for (const Declined& each : report.declined) {
-    declined.push_back({{"what", each.what}, {"why", each.refusal.why}});
+  for (const auto* all : {&report.declined, &report.failed_together}) {
+    for (const Declined& each : *all) {
+      declined.push_back({{"what", each.what}, {"why", each.refusal.why}});
+    }
   }
   const json document = {{"schema_version", 1},
                          {"command", "check"},

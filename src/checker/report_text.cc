@@ -332,7 +332,8 @@ std::string theorem_line(const TheoremReport& theorem, std::size_t id_width, boo
 
 std::string faults_text(const Report& report, bool colour) {
   const Paint paint(colour);
-  std::string text;
+  std::string text = declined_text(report.failed_together, paint);
+  if (!text.empty()) text = "\n" + text;
   for (const TheoremReport& theorem : report.theorems) {
     if (fails(theorem)) {
       text += fault_text(theorem, report, paint);

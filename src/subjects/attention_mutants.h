@@ -19,7 +19,7 @@ struct AttentionMutantInfo {
   /// positions and two channels.
   struct Smallest {
     Index seq_len = 4, head_dim = 2;
-    std::string_view why = "";
+    std::string_view why = {};
   } smallest = {};
   /// Right up to rounding: only the bitwise theorems may see it.
   bool bitwise_only = false;

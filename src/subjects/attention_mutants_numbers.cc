@@ -112,6 +112,20 @@ std::vector<AttentionMutant> mutants_of_numbers() {
               }
               normalise_over(row, heads);
             }}},
+      {{"softmax-over-heads-and-keys", "one softmax runs over the keys of all heads", {"prop-3.1"}},
+       {.softmax =
+            [](Row& row) {
+              plain::softmax(row);
+              float sums = 0;  // of all heads, as multiples of this one's
+              for (Index h = 0; h < row.problem.num_heads(); ++h) {
+                Row other = plain::with_logits(row.problem, row.b, h, row.i);
+                plain::softmax(other);
+                sums += std::exp(other.lse - row.lse);
+              }
+              for (Index j = 0; j < row.seq_len_k(); ++j) {
+                if (row.allowed(j)) row.weights(j) /= sums;
+              }
+            }}},
       {{"softmax-over-queries", "the softmax of up to 32 queries runs over them", {"prop-3.1"}},
        {.softmax =
             [](Row& row) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "subjects/attention_mutants.h"
+#include "subjects/guarded.h"
 #include "subjects/rounded.h"
 
 namespace headproof {
@@ -52,6 +53,18 @@ void read_as_dense(Tensor<float, 4>& tensor) {
     tensor.data()[at] =
         c < dim ? rows.data()[row * dim + c] : std::numeric_limits<float>::quiet_NaN();
   }
+}
+
+/// Whether nothing but q, k and v has batch elements and positions, of which there are as many
+/// queries as keys.
+bool positions_of_qkv_only(const AttentionProblem& p) {
+  return p.seq_len_q() == p.seq_len_k() && !p.mask && !p.bias && p.key_length.empty() &&
+         !p.want_lse && !p.want_weights && !p.d_out;
+}
+
+template <class T>
+Tensor<T, 4> with_batch_and_positions_swapped(const Tensor<T, 4>& tensor) {
+  return Tensor<T, 4>(tensor.view().transposed(0, 2));
 }
 
 }  // namespace
@@ -233,6 +246,21 @@ std::vector<AttentionMutant> mutants_of_options() {
                 }
               }
             }}},
+      {{"heads-read-on",
+        "where all heads are one, with a stride of 0, what lies behind it is read for the others",
+        {"num-strides"}},
+       {.prepare =
+            [](AttentionProblem& problem) {
+              for (auto* tensor : {&problem.k, &problem.v}) {
+                if (!problem.strided || !heads_are_equal(*tensor)) continue;
+                const Index size = tensor->size() / std::max<Index>(1, problem.batch()),
+                            head = size / std::max<Index>(1, problem.num_kv_heads());
+                for (Index at = 0; at < tensor->size(); ++at) {
+                  if (at % size < head) continue;
+                  tensor->data()[at] = std::numeric_limits<float>::quiet_NaN();
+                }
+              }
+            }}},
       {{"strides-ignored", "strides are ignored", {"num-strides"}},
        {.prepare =
             [](AttentionProblem& problem) {
@@ -251,6 +279,32 @@ std::vector<AttentionMutant> mutants_of_options() {
             [](Row& row) {
               if (row.seq_len_k() > 0) return plain::combine(row);
               std::fill(row.out.begin(), row.out.end(), 42.0F);
+            }}},
+      {{"heads-split-without-transpose",
+        "q, k and v lie as [batch, seq_len, num_heads, head_dim] and are read as if heads came "
+        "first",
+        {"num-head-independence", "num-accuracy"}},
+       {.prepare =
+            [](AttentionProblem& problem) {
+              for (auto* tensor : {&problem.q, &problem.k, &problem.v}) {
+                const Tensor<float, 4> other(std::as_const(*tensor).view().transposed(1, 2));
+                std::copy(other.begin(), other.end(), tensor->begin());
+              }
+            }}},
+      {{"batch-and-positions-swapped",
+        "attention runs over the batch, at each position for itself",
+        {"num-head-independence", "num-accuracy"}},
+       {.prepare =
+            [](AttentionProblem& problem) {
+              if (!positions_of_qkv_only(problem)) return;
+              for (auto* tensor : {&problem.q, &problem.k, &problem.v}) {
+                *tensor = with_batch_and_positions_swapped(*tensor);
+              }
+            },
+        .finish =
+            [](const AttentionProblem& problem, AttentionAnswer& answer) {
+              if (!positions_of_qkv_only(problem)) return;
+              answer.out = with_batch_and_positions_swapped(answer.out);
             }}},
       {{"query-is-key", "the keys are read where the queries should be", {"num-accuracy"}},
        {.prepare =

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "attention/canonical.h"
+#include "subjects/guarded.h"
 
 namespace headproof {
 namespace {
@@ -70,15 +71,17 @@ template <class Scalar>
 class Placed {
  public:
   Placed(const Tensor<float, 4>& tensor, const AttentionProblem& problem) {
-    const auto [b, h, t, c] = tensor.shape();
+    const auto [b, heads, t, c] = tensor.shape();
     if (problem.strided) {  // heads inside positions, and a gap of NaN behind each row
       const bool apart = problem.strided_channels;  // one behind each channel, the last one first
+      const bool one = heads > 1 && heads_are_equal(tensor);
+      const Index h = one ? 1 : heads;
       const Index width = (apart ? 2 : 1) * c + 3;
       memory_.assign(static_cast<std::size_t>(b * t * h * width + 1),
                      std::numeric_limits<Scalar>::quiet_NaN());
       view = {memory_.data() + (apart ? 2 * std::max<Index>(c, 1) - 1 : 1),
               tensor.shape(),
-              {t * h * width, width, h * width, apart ? -2 : 1}};
+              {t * h * width, one ? 0 : width, h * width, apart ? -2 : 1}};
     } else {
       memory_.resize(static_cast<std::size_t>(tensor.size()));
       view = {memory_.data(), tensor.shape()};

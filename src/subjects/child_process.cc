@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,11 +13,11 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "subjects/protocol.h"
-
-extern char** environ;
 
 namespace headproof {
 namespace {
@@ -111,6 +112,7 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::start(const std::vector<std:
   ::posix_spawnattr_setflags(
       &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   std::vector<char*> arguments;
+  arguments.reserve(argv.size() + 1);
   for (const std::string& argument : argv) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
   pid_t pid = 0;
@@ -291,6 +293,41 @@ std::variant<ChildProcess::Reply, Refusal> ChildProcess::ask(std::string_view qu
     received_.clear();
     return reply;
   }
+}
+
+namespace {
+
+/// The children of this process.
+std::vector<pid_t> children() {
+  std::vector<pid_t> found;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+    std::string text;
+    std::getline(std::ifstream(entry.path() / "stat"), text);
+    // "PID (NAME) STATE PARENT ...", and a name may hold anything.
+    const std::size_t name_end = text.rfind(") ");
+    if (name_end == text.npos || std::atoi(text.c_str() + name_end + 4) != ::getpid()) continue;
+    found.push_back(std::atoi(text.c_str()));
+  }
+  return found;
+}
+
+}  // namespace
+
+EndsDescendants::EndsDescendants() : spared_(children()) { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
+
+EndsDescendants::~EndsDescendants() {
+  for (bool any = true; any;) {  // the children of those that are killed become ours in turn
+    any = false;
+    for (const pid_t child : children()) {
+      if (std::find(spared_.begin(), spared_.end(), child) != spared_.end()) continue;
+      any = true;
+      ::kill(child, SIGKILL);
+      while (::waitpid(child, nullptr, 0) == -1 && errno == EINTR) {
+      }
+    }
+  }
+  ::prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
 }  // namespace headproof

@@ -60,4 +60,18 @@ class ChildProcess {
   std::string error_tail_;
 };
 
+/// While it lives, what a subject leaves behind, even in a session of its own, becomes a child of
+/// this process when its parent ends. In the end all children are killed but those that were there
+/// before. For a process that starts nothing but subjects.
+class EndsDescendants {
+ public:
+  EndsDescendants();
+  EndsDescendants(const EndsDescendants&) = delete;
+  EndsDescendants& operator=(const EndsDescendants&) = delete;
+  ~EndsDescendants();
+
+ private:
+  std::vector<pid_t> spared_;
+};
+
 }  // namespace headproof

@@ -65,13 +65,26 @@ double load(int dtype, const unsigned char* place) {
   return half & 0x8000 ? -size : size;
 }
 
+bool heads_are_equal(const Tensor<float, 4>& tensor) {
+  const auto [batch, heads, rows, channels] = tensor.shape();
+  for (Index b = 0; b < batch; ++b) {
+    const float* first = tensor[b][0].data;
+    for (Index h = 1; h < heads; ++h) {
+      if (!std::equal(first, first + rows * channels, tensor[b][h].data)) return false;
+    }
+  }
+  return true;
+}
+
 Guarded::Guarded(std::string name, const std::array<Index, 4>& shape, int dtype, bool heads_inside,
-                 Index gap, bool apart)
+                 Index gap, bool apart, bool one_head)
     : shape_(shape), dtype_(dtype), name_(std::move(name)) {
-  const auto [batch, heads, rows, channels] = shape;
+  const auto [batch, all_heads, rows, channels] = shape;
+  const Index heads = one_head ? std::min<Index>(all_heads, 1) : all_heads;
   const Index width = (apart ? 2 : 1) * channels + gap, step = apart ? -2 : 1;
   strides_ = heads_inside ? std::array<Index, 4>{rows * heads * width, width, heads * width, step}
                           : std::array<Index, 4>{heads * rows * width, rows * width, width, step};
+  if (one_head) strides_[1] = 0;
   const Index size = batch * heads * rows * width * size_of(dtype);
   // Wide enough for a write that is off by a row, a head or a whole tensor.
   zone_ = 4096 + std::min<Index>(size, 1 << 20) / 64 * 64;

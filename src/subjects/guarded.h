@@ -19,15 +19,20 @@ Index size_of(int dtype);
 void store(double value, int dtype, unsigned char* place);
 double load(int dtype, const unsigned char* place);
 
+/// Whether the heads of each batch element are equal, so that inputs that lie strided hold them
+/// once, as a stride of 0.
+bool heads_are_equal(const Tensor<float, 4>& tensor);
+
 /// Memory for a tensor between guard zones. Everything is NaN until it is written: numbers that a
 /// subject leaves out, and those that it reads beyond the ends, show.
 class Guarded {
  public:
   /// A tensor of that shape, [batch, heads, rows, channels]; `heads_inside`: in memory
   /// [batch, rows, heads, channels]; `gap`: so many numbers behind each row are no part of it;
-  /// `apart`: nor is one behind each channel, and the last channel comes first.
+  /// `apart`: nor is one behind each channel, and the last channel comes first; `one_head`: all
+  /// heads are the same memory.
   Guarded(std::string name, const std::array<Index, 4>& shape, int dtype, bool heads_inside,
-          Index gap, bool apart = false);
+          Index gap, bool apart = false, bool one_head = false);
 
   void* data() { return bytes_.data() + zone_ + offset_; }
   const std::array<Index, 4>& strides() const { return strides_; }

@@ -154,9 +154,9 @@ class Call {
 
   headproof_input input(const char* name, const Tensor<float, 4>& tensor, bool strided) {
     const bool heads_inside = (domain_.layout == Layout::bshd) != strided;
-    inputs_.push_back(std::make_unique<Guarded>(name, tensor.shape(), code_of(domain_.dtype),
-                                                heads_inside, strided ? 3 : 0,
-                                                strided && problem_.strided_channels));
+    inputs_.push_back(std::make_unique<Guarded>(
+        name, tensor.shape(), code_of(domain_.dtype), heads_inside, strided ? 3 : 0,
+        strided && problem_.strided_channels, strided && heads_are_equal(tensor)));
     Guarded& memory = *inputs_.back();
     memory.fill(tensor);
     return described<headproof_input>(memory);

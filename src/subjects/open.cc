@@ -78,7 +78,12 @@ Result<OpenedSubject> open_command(std::string_view name, std::string_view comma
 Result<OpenedSubject> open_library(std::string_view name, const SubjectOptions& options) {
   const auto [path, symbol] = library_and_symbol(name);
   std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return Error{"there is no file " + path};
+  if (!std::filesystem::exists(path, ignored)) {
+    if (path.ends_with(':')) {
+      return Error{path + " names no symbol behind its colon; without the colon it is " + symbol};
+    }
+    return Error{"there is no file " + path};
+  }
   return start_subject(std::string(name), {options.program, "serve-library", path + ":" + symbol},
                        options);
 }
@@ -100,6 +105,7 @@ Result<OpenedSubject> open_subject(std::string_view name, const SubjectOptions& 
                  "; there are builtin:reference, canonical, fused and float64"};
   }
   if (begins("recorded:")) {
+    if (rest.empty()) return Error{"recorded: names no folder; write recorded:DIR"};
     auto recorded = recorded_subject(rest);
     if (!recorded) return recorded.error();
     opened.attention = std::move(*recorded);

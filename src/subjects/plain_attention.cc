@@ -143,6 +143,7 @@ void combine_in_parts(Row& row, Index parts) {
       if (!row.allowed(j)) continue;
       const float weight = row.weights(j);
       const float* const v = row.problem.v[row.b][row.kv_head][j].data;
+      // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it is null where there is no channel
       for (Index c = 0; c < sums.size(); ++c) sums.data()[c] += weight * v[c];
     }
     for (Index c = 0; c < sums.size(); ++c) row.out(c) += sums(c);

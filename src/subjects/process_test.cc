@@ -148,6 +148,11 @@ std::vector<AttentionProblem> problems_with_options() {
   all[7].v.data()[4] = std::numeric_limits<float>::infinity();
   all[7].v.data()[5] = -0.0F;
   all[8].strided = all[8].strided_channels = true;
+  for (Index b = 0; b < 2; ++b) {  // heads that are equal, and so may be one
+    for (auto* tensor : {&all[1].k, &all[8].k, &all[8].v}) {
+      std::copy_n((*tensor)[b][0].data, 5 * tensor->shape()[3], (*tensor)[b][1].data);
+    }
+  }
   return all;
 }
 
@@ -243,6 +248,37 @@ TEST_F(Processes, ExamplesAnswerAsTheDefinitionDoes) {
     EXPECT_NE(subject_template(language).find("attention"), std::string_view::npos);
   }
   EXPECT_EQ(subject_template("fortran"), "");
+}
+
+void expect_holds(AttentionSubject& subject, const CheckOptions& options) {
+  for (const TheoremReport& theorem : check(subject, options).theorems) {
+    const bool right = theorem.outcome == Outcome::holds ||
+                       theorem.outcome == Outcome::not_applicable ||
+                       theorem.claim == Claim::bitwise;
+    EXPECT_TRUE(right) << theorem.id << ", seed " << options.seed << ": " << theorem.why
+                       << (theorem.counterexample ? theorem.counterexample->note : "");
+  }
+}
+
+/// All theorems for a short time, and all cases of those that ask what templates easily get wrong.
+void expect_right_template(AttentionSubject& subject) {
+  CheckOptions options;
+  for (options.seed = 0; options.seed < 3; ++options.seed) {
+    options.theorems.clear();
+    options.seconds = 2;
+    expect_holds(subject, options);
+    options.theorems = {"num-poison", "num-empty-rows", "num-mask"};
+    options.seconds = 20;
+    options.cases = 40;
+    expect_holds(subject, options);
+  }
+}
+
+TEST_F(Processes, TemplatesOfLibrariesHold) {
+  for (const char* name : {"subject_c.so", "subject_cpp.so"}) {
+    SCOPED_TRACE(name);
+    expect_right_template(*open(library(name)));
+  }
 }
 
 TEST_F(Processes, TheCheckerFindsTheFaultyExample) {
@@ -347,6 +383,7 @@ TEST_F(Processes, LibrariesThatCannotBeLoaded) {
   expect_error(library("faults.so"),
                "libfaults.so has no symbol headproof_subject; headproof check --template c prints");
   expect_error(library("faults.so:nothing"), "has no symbol nothing");
+  expect_error(library("faults.so:"), "faults.so: names no symbol behind its colon; without the");
   expect_error(fault("wrong_version"), "has the ABI version 7; this headproof knows version 1");
   expect_error(fault("wrong_size"), "has a struct_size of 8 bytes");
   expect_error(fault("no_attention"), "attention is null");
@@ -361,6 +398,7 @@ TEST_F(Processes, NamesThatAreNoSubject) {
   expect_error("builtin:nothing", "there is no builtin:nothing; there are builtin:reference");
   expect_error("mutant:nothing", "there is no mutant:nothing");
   expect_error("python:module", "must be written python:module:function");
+  expect_error("recorded:", "recorded: names no folder; write recorded:DIR");
   expect_error("command:", "names no program");
   expect_error("command:'a", "has a ' that is not closed");
   expect_error("command:/no/such/program", "cannot start /no/such/program: No such file");
@@ -500,6 +538,14 @@ TEST_F(PythonSubjects, TemplatesAnswerAsTheDefinitionDoes) {
       expect_right(subject->attend(problem), problem, subject->domain());
     }
   }
+}
+
+TEST_F(PythonSubjects, TemplatesHold) {
+  write("subject.py", subject_template("python"));
+  write("pipe.py", subject_template("pipe"));
+  expect_right_template(*open("python:subject:my_attention"));
+  expect_right_template(
+      *open("command:" + options.python + " '" + (folder / "pipe.py").string() + "'"));
 }
 
 TEST_F(PythonSubjects, MayTakePositionsOnly) {
@@ -646,6 +692,49 @@ TEST_F(PythonSubjects, ThatCannotBeFound) {
   expect_error("python:few:f", "cannot start /no/such/python: No such file or directory; --python");
 }
 
+TEST_F(PythonSubjects, ThatDeclareWhatIsNoneAreToldInASentence) {
+  for (const auto& [declared, part] : std::vector<std::pair<const char*, const char*>>{
+           {"5", "mine:f.headproof is 5; it must be a dict, such as {'head_dims': (16, 32)}"},
+           {"{'dims': 4}",
+            "has the key 'dims'; there are framework, dtype, layout, name, head_dims"},
+           {"{'framework': 'abacus'}", "['framework'] is 'abacus'; it must be numpy, torch or jax"},
+           {"{'dtype': np.float32}", "must be float32, float64, float16 or bfloat16"},
+           {"{'head_dims': 16}", "['head_dims'] is 16; it must be a tuple of whole numbers"},
+           {"{'max_length': '9'}", "['max_length'] is '9'; it must be a whole number"},
+           {"{'features': 'lse'}", "['features'] is 'lse'; it must be a list of names"},
+           {"{'features': ['flying']}", "has the feature 'flying'"},
+           {"{'name': 'two words'}",
+            "['name'] is 'two words'; it must be a text without spaces"}}) {
+    write("mine.py", "import numpy as np\ndef f(q, k, v): return v\nf.headproof = " +
+                         std::string(declared) + "\n");
+    expect_error("python:mine:f", part);
+  }
+}
+
+// Heads of keys that are equal are one with a stride of 0; channels lie apart and back to front.
+TEST_F(PythonSubjects, AreHandedStridesOfEveryKind) {
+  const auto subject = python(
+      "def f(q, k, v, is_causal=True):\n"
+      "  out = np.zeros(q.shape[:-1] + v.shape[-1:], np.float32)\n"
+      "  out.reshape(-1)[:9] = [*(x // 4 for x in k.strides), *(x // 4 for x in v.strides), k[1, "
+      "1, 2, 3]]\n"
+      "  return out\n");
+  AttentionProblem problem = draw(3, 3, 4, 4);
+  const Index size = 3 * 4;
+  for (Index b = 0; b < 2; ++b) std::copy_n(problem.k[b][0].data, size, problem.k[b][1].data);
+  problem.strided = true;
+  const auto told = [&] {
+    const auto reply = subject->attend(problem);
+    EXPECT_TRUE(std::holds_alternative<AttentionAnswer>(reply)) << std::get<Refusal>(reply).why;
+    const auto& out = std::get<AttentionAnswer>(reply).out;
+    return std::vector<double>(out.begin(), out.begin() + 9);
+  };
+  const double last = problem.k(1, 0, 2, 3);
+  EXPECT_EQ(told(), (std::vector<double>{3 * 7, 0, 7, 1, 2 * 3 * 7, 7, 2 * 7, 1, last}));
+  problem.strided_channels = true;
+  EXPECT_EQ(told(), (std::vector<double>{3 * 11, 0, 11, -2, 2 * 3 * 11, 11, 2 * 11, -2, last}));
+}
+
 TEST_F(PythonSubjects, MayBeDoubleOrHalfAndInAnotherLayout) {
   write("mine.py", subject_template("python"));
   write("bshd.py",
@@ -737,6 +826,9 @@ TEST_F(TorchSubjects, ScaledDotProductAttentionAnswersAsTheDefinitionDoes) {
     expect_right(subject->attend(problem), problem, subject->domain());
     problem.strided = true;
     expect_right(subject->attend(problem), problem, subject->domain());
+    problem.strided_channels = true;
+    for (Index b = 0; b < 2; ++b) std::copy_n(problem.k[b][0].data, 5 * 4, problem.k[b][1].data);
+    expect_right(subject->attend(problem), problem, subject->domain());
     if (dtype != Dtype::float64) continue;
     problem.d_out = Generator(5).randn(2, 4, 5, 4);
     const auto got = std::get<AttentionAnswer>(subject->attend(problem));
@@ -788,6 +880,7 @@ TEST_F(Recordings, AreJudgedByWhatTheyHold) {
   for (const char* id : {"num-history", "num-determinism"}) {
     EXPECT_EQ(outcome(right, id), Outcome::unsupported) << id;
   }
+  EXPECT_EQ(outcome(right, "num-inputs-untouched"), Outcome::not_applicable);
   answer.out(1, 1, 2, 3) += 0.01;
   save("out", narrowed(answer.out));
   const Report wrong = check(*open(name()));

@@ -25,13 +25,23 @@ class Numpy:
         self.dtype = numpy.dtype(dtype)
         self.wire = numpy.dtype("<f8" if dtype == "float64" else "<f4")
 
-    def array(self, data, shape, strided=False):
+    def array(self, data, shape, strided=0, head_axis=1):
         values = self.np.frombuffer(data, self.wire).reshape(shape).astype(self.dtype)
         if not strided:
             return values
-        memory = self.np.full([shape[0], shape[2], shape[1], shape[3] + 3], self.np.nan, self.dtype)
-        view = memory.transpose(0, 2, 1, 3)[..., :shape[3]]
+        shared = shares_memory(values, head_axis)
+        if shared:
+            values = values.take([0], head_axis)
+        one, two, three, dim = values.shape
+        memory = self.np.full([one, three, two, strided * dim + 3], self.np.nan, self.dtype)
+        view = memory.transpose(0, 2, 1, 3)[..., :strided * dim:strided]
+        if strided == 2:
+            view = view[..., ::-1]
         view[...] = values
+        if shared:
+            strides = list(view.strides)
+            strides[head_axis] = 0
+            view = self.np.lib.stride_tricks.as_strided(view, shape, strides)
         return view
 
     def mask(self, data, shape):
@@ -63,7 +73,7 @@ class Torch:
         self.dtype = getattr(torch, dtype)
         self.wire = torch.float64 if dtype == "float64" else torch.float32
 
-    def array(self, data, shape, strided=False):
+    def array(self, data, shape, strided=0, head_axis=1):
         torch = self.torch
         values = torch.empty(shape, dtype=self.wire)
         if values.numel():
@@ -71,11 +81,15 @@ class Torch:
         values = values.to(device=self.device, dtype=self.dtype)
         if not strided:
             return values
-        memory = torch.full([shape[0], shape[2], shape[1], shape[3] + 3], float("nan"),
+        shared = shares_memory(values, head_axis)
+        if shared:
+            values = values.narrow(head_axis, 0, 1)
+        one, two, three, dim = values.shape
+        memory = torch.full([one, three, two, strided * dim + 3], float("nan"),
                             dtype=self.dtype, device=self.device)
-        view = memory.transpose(1, 2)[..., :shape[3]]
+        view = memory.transpose(1, 2)[..., :strided * dim:strided]  # no stride here is negative
         view.copy_(values)
-        return view
+        return view.expand(shape) if shared else view
 
     def mask(self, data, shape):
         torch = self.torch
@@ -132,7 +146,7 @@ class Jax:
     def put(self, values):
         return self.jax.device_put(values, self.device)
 
-    def array(self, data, shape, strided=False):
+    def array(self, data, shape, strided=0, head_axis=1):
         return self.put(self.np.frombuffer(data, self.wire).reshape(shape)).astype(self.dtype)
 
     def mask(self, data, shape):
@@ -161,6 +175,12 @@ class Jax:
         out, pull_back = self.jax.vjp(of_inputs, *[arguments[name] for name in names])
         server.check(out, d_out.shape)
         return out, pull_back(d_out)
+
+
+def shares_memory(values, head_axis):
+    """Whether all heads are equal and so may be one in memory, with a stride of 0."""
+    heads = values.swapaxes(0, head_axis)
+    return len(heads) > 1 and bool((heads == heads[:1]).all())
 
 
 def first(result):
@@ -209,6 +229,44 @@ def named_parameters(function):
                 for name in names if name.strip() not in ("", "*", "/")}
 
 
+def one_of(*words):
+    return ", ".join(words[:-1]) + " or " + words[-1], lambda value: value in words
+
+
+def list_of(kind):
+    return lambda value: isinstance(value, (tuple, list)) and all(
+        isinstance(item, kind) for item in value)
+
+
+# What the attribute `headproof` of a callable may say.
+DECLARED = {
+    "framework": one_of("numpy", "torch", "jax"),
+    "dtype": one_of("float32", "float64", "float16", "bfloat16"),
+    "layout": one_of("bhsd", "bshd"),
+    "name": ("a text without spaces", lambda x: isinstance(x, str) and x.split() == [x]),
+    "head_dims": ("a tuple of whole numbers", list_of(int)),
+    "length_multiple": ("a whole number", lambda x: isinstance(x, int)),
+    "max_length": ("a whole number", lambda x: isinstance(x, int)),
+    "features": ("a list of names", list_of(str)),
+}
+
+
+def declaration(function, target):
+    """What the attribute says; Stop says what is wrong with it."""
+    declared = getattr(function, "headproof", {})
+    if not isinstance(declared, dict):
+        raise Stop(f"{target}.headproof is {declared!r:.80}; it must be a dict, such as "
+                   "{'head_dims': (16, 32)}")
+    for key, value in declared.items():
+        if key not in DECLARED:
+            raise Stop(f"{target}.headproof has the key {key!r:.80}; there are "
+                       f"{', '.join(DECLARED)}")
+        what, accepts = DECLARED[key]
+        if not accepts(value):
+            raise Stop(f"{target}.headproof[{key!r}] is {value!r:.80}; it must be {what}")
+    return dict(declared)
+
+
 def has_signature(function):
     try:
         return bool(inspect.signature(function))
@@ -252,7 +310,7 @@ class Server:
         if not callable(function):
             raise Stop(f"{target} is not callable; it is {type(function).__name__}")
         # What a signature cannot say.
-        self.declared = dict(getattr(function, "headproof", {}))
+        self.declared = declaration(function, target)
         self.function, self.target, self.kind = by_name(function), target, kind
         self.framework = self.declared.pop("framework", framework)
         self.dtype = self.declared.pop("dtype", dtype)
@@ -374,13 +432,14 @@ class Server:
                 return batch, heads, length, dim
             return batch, length, heads, dim
 
-        def array(heads, length, dim, strided=False):
+        def array(heads, length, dim, strided=0):
             of = shape(heads, length, dim)
-            return frame.array(part(number * of[0] * of[1] * of[2] * of[3]), of, strided)
+            return frame.array(part(number * of[0] * of[1] * of[2] * of[3]), of, strided,
+                               self.layout.index("h"))
 
         if "threads" in question and "threads" not in self.names:
             frame.torch.set_num_threads(int(question["threads"]))
-        strided = "strided" in question
+        strided = int(question.get("strided", 0))
         arguments = self.options(question)
         q, k, v = self.inputs
         arguments[q] = array("num_heads", rows, size["head_dim"], strided)

@@ -85,7 +85,7 @@ Verdict judge_positions_break_symmetry(Asker& asker, const AttentionProblem& tab
   const Sides with = look(true);
   if (with.exact_share > 10) {  // rounding cannot close the gap
     Checked& broken = findings.exact("tokens permuted, with positions: not equivariant");
-    const std::string sides =
+    std::string sides =
         "q = k = v = the embeddings q plus the positions k, tokens moved up "
         "by one: the two sides differ by " +
         number(with.error) + ", rounding explains " + number(with.bound);

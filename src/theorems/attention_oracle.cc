@@ -63,6 +63,7 @@ AttentionOracle::AttentionOracle(const AttentionProblem& problem, const Domain& 
   if (options.causal != Causal::none && !options.query_offset) {
     if (conventions.corner == "top_left") options.causal = Causal::top_left;
     if (conventions.corner == "bottom_right") options.causal = Causal::bottom_right;
+    if (conventions.padding_corner == "padded") options.query_offset = seq_len_k - seq_len_q;
   }
   if (options.window && conventions.window_counts_self == "no") ++*options.window;
   std::optional<Tensor<bool, 4>> inverted;

@@ -5,7 +5,11 @@
 #include <cassert>
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
 #include <limits>
+#include <utility>
+
+#include "subjects/guarded.h"
 
 namespace headproof {
 
@@ -16,36 +20,50 @@ bool same_bits(double a, double b) {
 
 namespace {
 
-/// How many things a problem asks for at once beyond plain attention. Each is probed alone.
-int extras(const AttentionProblem& p, const Domain& domain) {
+/// What a problem asks for at once beyond plain attention. What is probed alone is in `alone`.
+struct Extras {
+  std::vector<std::string_view> alone, others;
+};
+
+Extras extras(const AttentionProblem& p, const Domain& domain) {
   const auto broadcast = [&](const auto& mask) {
     return mask && mask->shape() != std::array<Index, 4>{1, 1, p.seq_len_q(), p.seq_len_k()};
   };
-  const bool list[] = {p.causal != Causal::none && domain.features.has(Feature::non_causal),
-                       p.seq_len_q() != p.seq_len_k(),
-                       p.num_heads() != p.num_kv_heads(),
-                       p.head_dim() != p.value_dim(),
-                       p.scale.has_value(),
-                       p.query_offset.has_value(),
-                       p.window.has_value(),
-                       p.softcap != 0,
-                       p.mask.has_value(),
-                       p.bias.has_value(),
-                       broadcast(p.mask),
-                       broadcast(p.bias),
-                       !p.key_length.empty(),
-                       p.threads != 0,
-                       p.strided,
-                       p.strided && p.strided_channels,
-                       p.decode,
-                       p.want_lse,
-                       p.want_weights,
-                       p.d_out.has_value()};
+  const bool shared = (p.num_heads() > 1 && heads_are_equal(p.q)) ||
+                      (p.num_kv_heads() > 1 && (heads_are_equal(p.k) || heads_are_equal(p.v)));
   const bool zero = p.q.size() == 0 || p.k.size() == 0 || p.v.size() == 0;
-  // Whether any head_dim will do was found out up to 128.
-  const bool wide = domain.head_dims.empty() && std::max(p.head_dim(), p.value_dim()) > 128;
-  return static_cast<int>(std::count(std::begin(list), std::end(list), true)) + (zero ? 2 : 0) +
-         (wide ? 2 : 0);
+  const auto those = [](std::initializer_list<std::pair<std::string_view, bool>> all) {
+    std::vector<std::string_view> names;
+    for (const auto& [name, asked] : all) {
+      if (asked) names.push_back(name);
+    }
+    return names;
+  };
+  return {those({{"causal", p.causal != Causal::none && domain.features.has(Feature::non_causal)},
+                 {"rectangular", p.seq_len_q() != p.seq_len_k()},
+                 {"grouped_heads", p.num_heads() != p.num_kv_heads()},
+                 {"value_dim", p.head_dim() != p.value_dim()},
+                 {"scale", p.scale.has_value()},
+                 {"query_offset", p.query_offset.has_value()},
+                 {"window", p.window.has_value()},
+                 {"softcap", p.softcap != 0},
+                 {"mask", p.mask.has_value()},
+                 {"bias", p.bias.has_value()},
+                 {"key_length", !p.key_length.empty()},
+                 {"threads", p.threads != 0},
+                 {"strides", p.strided && !p.strided_channels && !shared},
+                 {"decode", p.decode},
+                 {"lse", p.want_lse},
+                 {"weights", p.want_weights},
+                 {"backward", p.d_out.has_value()}}),
+          // Sizes of 0 were tried with one of them; whether any head_dim will do was found out up
+          // to 128.
+          those({{"a size of 0", zero},
+                 {"head_dim above 128",
+                  domain.head_dims.empty() && std::max(p.head_dim(), p.value_dim()) > 128},
+                 {"broadcasting", broadcast(p.mask) || broadcast(p.bias)},
+                 {"a stride of 0", p.strided && shared},
+                 {"strides of channels", p.strided && p.strided_channels}})};
 }
 
 }  // namespace
@@ -55,7 +73,11 @@ AttentionReply Asker::reply(const AttentionProblem& problem) {
   AttentionReply reply = subject_.attend(problem);
   if (auto* refusal = std::get_if<Refusal>(&reply)) {
     // Each option was accepted alone; not all of them go together.
-    if (refusal->kind == Refusal::Kind::failed && extras(problem, domain) > 1) {
+    auto [all, others] = extras(problem, domain);
+    const bool combined = all.size() > 1 || !others.empty();
+    if (refusal->kind == Refusal::Kind::failed && combined) {
+      all.insert(all.end(), others.begin(), others.end());
+      fails_together(all, *refusal);
       refusal->kind = Refusal::Kind::unsupported;
     }
     return reply;
@@ -83,6 +105,35 @@ AttentionReply Asker::reply(const AttentionProblem& problem) {
     return wrong("d_q, d_k or d_v is missing or has another shape than q, k, v");
   }
   return reply;
+}
+
+void Asker::fails_together(const std::vector<std::string_view>& extras, const Refusal& refusal) {
+  const auto holds = [](const auto& outer, const auto& inner) {
+    return std::all_of(inner.begin(), inner.end(), [&](std::string_view name) {
+      return std::find(outer.begin(), outer.end(), name) != outer.end();
+    });
+  };
+  auto& all = failed_together_;
+  if (std::any_of(all.begin(), all.end(),
+                  [&](const auto& known) { return holds(extras, known.first); })) {
+    return;
+  }
+  std::erase_if(all, [&](const auto& known) { return holds(known.first, extras); });
+  all.emplace_back(extras, refusal);
+}
+
+std::vector<Declined> Asker::failed_together() const {
+  std::vector<Declined> list;
+  for (const auto& [extras, refusal] : failed_together_) {
+    std::string what;
+    for (std::string_view name : extras) what += (what.empty() ? "" : " + ") + std::string(name);
+    if (!list.empty() && list.back().refusal.why == refusal.why) {
+      list.back().what += ", " + what;
+    } else {
+      list.push_back({std::move(what), refusal});
+    }
+  }
+  return list;
 }
 
 AttentionAnswer Asker::ask(const AttentionProblem& problem) {

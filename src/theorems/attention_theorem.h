@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "headproof/attention_subject.h"
@@ -43,11 +44,21 @@ class Asker {
   /// subject doesn't do that, as a recording does not.
   void distract(const AttentionProblem& problem);
 
+  /// Whether answers were written down earlier, so that nothing runs.
+  bool is_recording() const { return subject_.only_problem().has_value(); }
+
   int calls() const { return calls_; }
 
+  /// The smallest sets of things that failed when they were asked for together, though each was
+  /// accepted alone.
+  std::vector<Declined> failed_together() const;
+
  private:
+  void fails_together(const std::vector<std::string_view>& extras, const Refusal& refusal);
+
   AttentionSubject& subject_;
   int calls_ = 0;
+  std::vector<std::pair<std::vector<std::string_view>, Refusal>> failed_together_;
 };
 
 /// The numbers of a case: where it stands among the cases of its theorem decides how large it may

@@ -65,7 +65,7 @@ Verdict check_positions_break_symmetry(const Subject& subject, const HeadProblem
   findings.bounded("tokens permuted, no positions: equivariant")
       .within(without.error, without.bound,
               [&] { return "the two sides differ by " + number(without.error); });
-  const std::string sides =
+  std::string sides =
       "the two sides differ by " + number(with.error) + ", rounding explains " + number(with.bound);
   if (with.exact_share <= 100) {
     return not_applicable("these weights hardly tell positions apart; " + sides);

@@ -186,7 +186,8 @@ std::optional<std::string> open_question(const Asker& asker, const AttentionProb
   // may count from the last key or from the last that is no padding.
   const std::string& corner = asker.conventions.corner;
   const bool told = corner == "as_asked" || corner == "top_left";
-  if (corner == "bottom_right" || (problem.causal == Causal::bottom_right && !told)) {
+  if (corner == "bottom_right" ? asker.conventions.padding_corner.empty()
+                               : problem.causal == Causal::bottom_right && !told) {
     return "whether the bottom right corner is that of the padded keys is not said";
   }
   return std::nullopt;

@@ -1,5 +1,6 @@
 // How inputs are given: num-zero-sizes, num-strides, num-inputs-untouched, num-history.
 
+#include <algorithm>
 #include <limits>
 
 #include "theorems/num_common.h"
@@ -55,6 +56,18 @@ Verdict judge_zero_sizes(Asker& asker, const AttentionProblem& problem) {
   return findings.verdict();
 }
 
+/// Keys and values of all heads are those of the first.
+void one_head_for_all(AttentionProblem& problem) {
+  for (auto* tensor : {&problem.k, &problem.v}) {
+    const auto [batch, heads, length, dim] = tensor->shape();
+    for (Index b = 0; b < batch; ++b) {
+      for (Index h = 1; h < heads; ++h) {
+        std::copy_n((*tensor)[b][0].data, length * dim, (*tensor)[b][h].data);
+      }
+    }
+  }
+}
+
 Verdict judge_strides(Asker& asker, const AttentionProblem& problem) {
   if (auto open = open_question(asker, problem)) return not_applicable(*open);
   if (!problem.strided) return not_applicable("the inputs are dense");
@@ -77,6 +90,7 @@ AttentionProblem draw_untouched(Draw& draw) {
 }
 
 Verdict judge_untouched(Asker& asker, const AttentionProblem& problem) {
+  if (asker.is_recording()) return not_applicable("nothing ran that could write to its inputs");
   Findings findings;
   Checked& untouched = findings.exact("q, k, v and the mask hold what they held");
   untouched.require(!asker.ask(problem).inputs_changed,
@@ -156,7 +170,8 @@ AttentionTheorem num_strides() {
       .title = "How the inputs lie in memory does not matter",
       .statement = R"(Inputs with their axes in another order and gaps between rows give the out )"
                    R"(of dense ones, and so do inputs with their channels back to front and gaps )"
-                   R"(between them. The gaps hold NaN.)",
+                   R"(between them, and keys and values whose heads are one with a stride of 0. )"
+                   R"(The gaps hold NaN.)",
       .bound = twice,
       .claim = Claim::bounded,
       .needs = {Feature::strides},
@@ -166,6 +181,7 @@ AttentionTheorem num_strides() {
             AttentionProblem problem = draw_plain(draw);
             problem.strided = true;
             problem.strided_channels = draw.chance(3);
+            if (problem.num_kv_heads() > 1 && draw.chance(3)) one_head_for_all(problem);
             if (draw.case_number >= 12 && draw.chance(3)) hide_keys(draw, problem);
             return problem;
           },

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "headproof/check.h"
+#include "subjects/guarded.h"
 #include "theorems/attention_theorem.h"
 #include "theorems/num_common.h"
 
@@ -243,6 +244,45 @@ TEST(Num, ACombinationThatIsRefusedIsNoFailure) {
         return written(p);
       });
   expect_right(*subject, 1, 24);
+  CheckOptions options;
+  options.theorems = {"num-options", "num-mask"};
+  const Report report = check(*subject, options);
+  ASSERT_EQ(report.declined.size(), 1U);
+  EXPECT_EQ(report.declined[0].what, "causal + mask");
+  EXPECT_EQ(report.declined[0].refusal.why, "a mask and is_causal do not go together");
+}
+
+/// One that knows the bottom right corner alone, as it stands in the keys or in all of them.
+std::unique_ptr<AttentionSubject> from_the_bottom_right(
+    std::function<void(AttentionProblem&)> change) {
+  Domain domain = written_domain();
+  for (Feature feature : {Feature::query_offset, Feature::non_causal}) {
+    domain.features.set(feature, false);
+  }
+  return function_attention("bottom right", domain, [=](const AttentionProblem& problem) {
+    AttentionProblem asked = problem;
+    asked.causal = Causal::bottom_right;
+    change(asked);
+    return Written{}(asked);
+  });
+}
+
+TEST(Num, PaddingUnderTheBottomRightCornerAloneIsJudgedByWhereThatIs) {
+  const auto unpadded = from_the_bottom_right([](AttentionProblem&) {});
+  const auto padded = from_the_bottom_right(
+      [](AttentionProblem& p) { p.query_offset = p.seq_len_k() - p.seq_len_q(); });
+  EXPECT_EQ(check(*unpadded, {.identify_only = true}).conventions.padding_corner, "unpadded");
+  EXPECT_EQ(check(*padded, {.identify_only = true}).conventions.padding_corner, "padded");
+  expect_right(*unpadded, 1, 32);
+  expect_right(*padded, 1, 32);
+  const auto wrong = from_the_bottom_right([](AttentionProblem& p) {
+    // One key too few, except where finding the convention looks.
+    if (p.batch() > 1 && !p.key_length.empty()) {
+      p.query_offset = p.key_length[0] - p.seq_len_q() - 1;
+    }
+  });
+  EXPECT_EQ(check(*wrong, {.identify_only = true}).conventions.padding_corner, "unpadded");
+  EXPECT_EQ(check_one(*wrong, "num-options", 0).outcome, Outcome::violated);
 }
 
 /// The reference, its answer spoilt.
@@ -444,6 +484,11 @@ TEST(Num, AssumedDenseInputsAreCaught) {
     if (p.strided) std::reverse(p.v.begin(), p.v.end());
   });
   expect_caught(*subject, "num-strides");
+  const auto expanded = asked_wrongly(everything(), [](AttentionProblem& p) {
+    const bool one = p.num_kv_heads() > 1 && p.seq_len_k() > 1 && heads_are_equal(p.v);
+    if (p.strided && one) std::reverse(p.v.begin(), p.v.end());
+  });
+  expect_caught(*expanded, "num-strides");
 }
 
 TEST(Num, ChangedInputsAreCaught) {
