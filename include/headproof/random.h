@@ -44,7 +44,8 @@ class Generator {
     return out;
   }
 
-  /// Integers in [low, high), `low < high`; a range of 2^32 or more takes 64-bit draws.
+  /// Integers in [low, high), `low < high`; a range of 2^28 or more takes 64-bit draws, as in
+  /// PyTorch since 2.7 (before, one of 2^32 or more).
   Tensor<Index, 1> randint(Index low, Index high, Index count);
 
   /// A permutation of 0 .. n - 1.

@@ -5,6 +5,8 @@ guide. headproof.torch differentiates, headproof.pytest makes tests of theorems,
 holds attention of others to be checked: each is imported by name, where its library is installed.
 """
 
+from typing import TYPE_CHECKING
+
 from headproof._check import check
 from headproof._core import (
     Generator,
@@ -44,12 +46,14 @@ __all__ = [
     "visible_labels",
 ]
 
+if TYPE_CHECKING:
+    from headproof import pytest, subjects, torch
+else:
+    def __getattr__(name):
+        # `import headproof` is enough for `headproof.pytest.theorems` and
+        # `headproof.torch.attention`, and imports neither pytest nor torch.
+        if name in ("pytest", "subjects", "torch"):
+            import importlib
 
-def __getattr__(name: str):
-    # `import headproof` is enough for `headproof.pytest.theorems` and `headproof.torch.attention`,
-    # and imports neither pytest nor torch.
-    if name in ("pytest", "subjects", "torch"):
-        import importlib
-
-        return importlib.import_module(f"headproof.{name}")
-    raise AttributeError(f"module 'headproof' has no attribute '{name}'")
+            return importlib.import_module(f"headproof.{name}")
+        raise AttributeError(f"module 'headproof' has no attribute '{name}'")

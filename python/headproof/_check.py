@@ -1,5 +1,6 @@
 """The checker for a callable of this process."""
 
+import operator
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -7,7 +8,10 @@ from typing import Any
 from headproof import _core
 from headproof._server import Server, Stop
 
-FRAMEWORKS = ("numpy", "torch", "jax")
+# What these arguments may be.
+CHOICES = {"framework": ("numpy", "torch", "jax"),
+           "dtype": ("float32", "float64", "float16", "bfloat16"),
+           "layout": ("bhsd", "bshd")}
 
 
 def check(
@@ -60,6 +64,10 @@ def check(
     Raises:
         ValueError, TypeError: the check is used wrongly.
     """
+    for argument, given in (("framework", framework), ("dtype", dtype), ("layout", layout)):
+        if given is not None and not (isinstance(given, str) and given in CHOICES[argument]):
+            raise ValueError(f"{argument} is {given!r}; it must be one of "
+                             + ", ".join(map(repr, CHOICES[argument])))
     kind = "head" if head else "attention"
     name = _name_of(function)
     options = {"device": device, "dtype": dtype, "layout": layout}
@@ -76,19 +84,52 @@ def check(
             said.append(f"regimes={list(regimes)!r}")
         return f"headproof.check({', '.join(said)})"
 
-    theorems, regimes = _ids("theorems", theorems), _ids("regimes", regimes)
+    theorems, regimes = texts("theorems", theorems), texts("regimes", regimes)
     if not isinstance(expected, Mapping):
-        expected = {theorem: "" for theorem in _ids("expected", expected)}
+        expected = {theorem: "" for theorem in texts("expected", expected)}
+    if case is not None and _whole("case", case) < 0:
+        raise ValueError(f"case is {case}; it counts from 0")
     return _core._check(
-        server.answer, ("head:" if head else "") + name, theorems, regimes, seed % 2**64, seconds,
-        -1 if case is None else case, cases, dict(expect or {}), dict(expected), strict,
-        require_bitwise, replay)
+        server.answer, ("head:" if head else "") + name, theorems, regimes,
+        _whole("seed", seed) % 2**64, _real("seconds", seconds),
+        -1 if case is None else _whole("case", case), _whole("cases", cases),
+        _texts_by_text("expect", expect or {}), _texts_by_text("expected", expected), bool(strict),
+        bool(require_bitwise), replay)
 
 
-def _ids(name: str, given: Iterable[str]) -> list[str]:
+def texts(name: str, given: Iterable[str]) -> list[str]:
+    """The argument as a list of texts; raises TypeError where it is none."""
     if isinstance(given, str):
         raise TypeError(f"{name} is the text {given!r}; it must be a list of such texts")
-    return list(given)
+    listed = list(given) if isinstance(given, Iterable) else [given]
+    for one in listed:
+        if not isinstance(one, str):
+            raise TypeError(f"{name} holds {type(one).__name__}; it must be a list of texts")
+    return listed
+
+
+def _texts_by_text(name: str, given: Mapping[str, str]) -> dict[str, str]:
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{name} is {type(given).__name__}; it must be a mapping of texts to texts")
+    texts(name, [*given.keys(), *given.values()])
+    return dict(given)
+
+
+def _whole(name: str, given: Any) -> int:
+    try:
+        number = operator.index(given)
+    except TypeError:
+        raise TypeError(f"{name} is {type(given).__name__}; it must be a whole number") from None
+    if name != "seed" and abs(number) >= 2**31:
+        raise ValueError(f"{name} is {number}; it must be below 2^31")
+    return number
+
+
+def _real(name: str, given: Any) -> float:
+    try:
+        return float(given)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} is {type(given).__name__}; it must be a number") from None
 
 
 def _name_of(function: Any) -> str:
@@ -97,8 +138,6 @@ def _name_of(function: Any) -> str:
 
 
 def _server(function: Any, name: str, kind: str, framework: str, options: Mapping[str, str]) -> Server:
-    if framework not in FRAMEWORKS:
-        raise ValueError(f"framework is {framework!r}; it must be 'numpy', 'torch' or 'jax'")
     try:
         return Server(function, name, kind, framework, **options)
     except Stop as stop:
@@ -112,7 +151,7 @@ def _framework_of(function: Any, name: str, kind: str, options: Mapping[str, str
         + [str(getattr(value, "__name__", ""))
            for value in getattr(function, "__globals__", {}).values()
            if type(value) is type(sys)]).replace(".", " ").split()
-    imported = [one for one in FRAMEWORKS if one in sys.modules]
+    imported = [one for one in CHOICES["framework"] if one in sys.modules]
     # Those that the function's own module speaks of come first.
     likely = sorted(imported, key=lambda one: one not in words)
     declared = getattr(function, "headproof", {})

@@ -19,11 +19,11 @@ def embedding(input: Any, weight: Any) -> Any:
     Raises:
         ValueError: names the first id that is out of range; a negative one does not count from the
             end.
-        TypeError: ids are no integers.
+        TypeError: ids are no integers, or weight is no array.
     """
-    ids = np.asarray(input)
-    if ids.dtype.kind not in "iu":
-        raise TypeError(f"input holds {ids.dtype}; ids are integers")
+    ids = whole_numbers("input", input)
+    if not hasattr(weight, "shape") or not hasattr(weight, "__getitem__"):
+        raise TypeError(f"weight is {type(weight).__name__}; it must be an array")
     if len(weight.shape) != 2:
         raise ValueError(
             f"weight has shape {list(weight.shape)}; it must be [num_embeddings, dim]")
@@ -32,4 +32,18 @@ def embedding(input: Any, weight: Any) -> Any:
     if len(outside):
         place = tuple(int(at) for at in outside[0])
         raise ValueError(f"input{list(place)} is {ids[place]}; weight has rows 0 to {count - 1}")
-    return weight[ids]
+    # As a library that is not NumPy takes them: dense, in this machine's order of bytes.
+    return weight[np.ascontiguousarray(ids, np.int64).reshape(ids.shape)]
+
+
+def whole_numbers(name: str, given: Any) -> np.ndarray:
+    """The argument as an array of integers."""
+    try:
+        numbers = np.asarray(given)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{name} is no array of whole numbers: {error}") from None
+    if numbers.size == 0 and isinstance(given, (list, tuple)):
+        return numbers.astype(np.int64)
+    if numbers.dtype.kind not in "iu":
+        raise TypeError(f"{name} holds {numbers.dtype}; it must hold whole numbers")
+    return numbers

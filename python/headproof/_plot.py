@@ -1,14 +1,18 @@
 """Attention matrices as pictures and as a page to explore."""
 
+import operator
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from headproof import _core
+
+_NO_WEIGHTS = ("fused attention keeps no weights. With Hugging Face's transformers load the model "
+               'with attn_implementation="eager" and call it with output_attentions=True')
 
 
 class Plot:
@@ -67,8 +71,11 @@ class Plot:
                 raise
         return path
 
-    def _repr_html_(self) -> str:
-        return _core._in_frame(self.html(), "56rem", True)
+    def _repr_html_(self) -> str | None:
+        try:
+            return _core._in_frame(self.html(), "56rem", True)
+        except ValueError:  # more weights than a page holds: the picture is shown alone
+            return None
 
     def _repr_png_(self) -> bytes:
         return self.draw("png")
@@ -108,6 +115,8 @@ def plot(
     Raises:
         ValueError, TypeError: what is wrong with A, its shape, or the number of labels.
     """
+    if not isinstance(title, str):
+        raise TypeError(f"title is {type(title).__name__}; it must be a text")
     matrices, layer_numbers = _all_layers(A, batch)
     matrices, layer_numbers = _chosen("layers", layers, matrices, 0, layer_numbers)
     matrices, head_numbers = _chosen("heads", heads, matrices, 1, list(range(matrices.shape[1])))
@@ -117,33 +126,35 @@ def plot(
     if query_tokens is None and rows == columns:
         queries = keys
     return Plot(np.ascontiguousarray(matrices), [str(n) for n in layer_numbers],
-                [str(n) for n in head_numbers], queries, keys, title, relative)
+                [str(n) for n in head_numbers], queries, keys, _in_utf8(title), bool(relative))
 
 
 def _array(A: Any, name: str) -> np.ndarray:
     """float32, on this machine, without what autograd keeps."""
     if A is None:
-        raise TypeError(
-            f"{name} is None: fused attention keeps no weights. With Hugging Face's transformers "
-            'load the model with attn_implementation="eager" and call it with '
-            "output_attentions=True")
-    if hasattr(A, "detach"):  # PyTorch
-        A = A.detach().float().cpu().numpy()
+        raise TypeError(f"{name} is None: {_NO_WEIGHTS}")
+    if hasattr(A, "attentions"):
+        raise TypeError(f"{name} is {type(A).__name__}; plot its .attentions")
     try:
+        if hasattr(A, "detach"):  # PyTorch
+            A = A.detach().cpu().resolve_neg()
+            A = A if A.is_complex() else A.float()
         found = np.asarray(A)
-        if found.dtype.kind in "OSUM":
+        # The numbers of ml_dtypes are of the kind V.
+        if found.dtype.kind not in "biufV" or found.dtype.names:
             raise TypeError
         return found.astype(np.float32)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} is {type(A).__name__}; it must be an array of numbers, or a tuple "
-                        "or list of one for each layer") from None
+    except (TypeError, ValueError, RuntimeError, AttributeError):
+        holds = f" of {A.dtype}" if hasattr(A, "dtype") else ""
+        raise TypeError(f"{name} is {type(A).__name__}{holds}; it must be an array of real numbers, "
+                        "or a tuple or list of one for each layer") from None
 
 
 def _all_layers(A: Any, batch: int | None) -> tuple[np.ndarray, list[int]]:
     """[layers, heads, queries, keys] of one element of the batch."""
     if isinstance(A, (tuple, list)) and (not A or not np.isscalar(_first_leaf(A))):
         if not A:
-            raise ValueError("A is empty; it must hold an array for each layer")
+            raise ValueError(f"A is empty: {_NO_WEIGHTS}")
         if isinstance(A[0], (tuple, list)):
             raise TypeError("A[0] is a tuple, as generate() gives one for each step; plot one step: "
                             "A[step]")
@@ -170,11 +181,11 @@ def _one_layer(A: Any, name: str, batch: int | None) -> np.ndarray:
         if batch is None and shape[0] != 1:
             raise ValueError(f"{name} has shape {shape}, a batch of {shape[0]}; batch=0 chooses its "
                              "first element")
-        index = batch or 0
+        index = 0 if batch is None else _whole("batch", batch)
         if not -shape[0] <= index < shape[0]:
             raise ValueError(f"batch is {batch}, and {name} has shape {shape}")
         matrix = matrix[index]
-    elif batch not in (None, 0):
+    elif batch is not None and _whole("batch", batch) != 0:
         raise ValueError(f"batch is {batch}, and {name} has shape {shape}, without a batch")
     if matrix.ndim == 2:
         matrix = matrix[None]
@@ -188,7 +199,13 @@ def _chosen(name: str, wanted: Sequence[int] | int | None, matrices: np.ndarray,
             numbers: list[int]) -> tuple[np.ndarray, list[int]]:
     if wanted is None:
         return matrices, numbers
-    chosen = [wanted] if isinstance(wanted, int) else list(wanted)
+    try:
+        chosen = [operator.index(wanted)]
+    except TypeError:
+        if not isinstance(wanted, Iterable):
+            raise TypeError(f"{name} is {type(wanted).__name__}; it must be a number or a list of "
+                            "them") from None
+        chosen = [_whole(name, number) for number in wanted]
     for number in chosen:
         if not -len(numbers) <= number < len(numbers):
             raise ValueError(f"{name} holds {number}; there are {len(numbers)}, numbered from 0")
@@ -200,12 +217,31 @@ def _chosen(name: str, wanted: Sequence[int] | int | None, matrices: np.ndarray,
 def _labels(name: str, given: Sequence[str] | str | None, count: int) -> list[str]:
     if given is None:
         return [str(number) for number in range(count)]
-    labels = _core.visible_labels(given) if isinstance(given, str) else [str(one) for one in given]
+    if isinstance(given, str):
+        labels = _core.visible_labels(given)
+    else:
+        given = given.tolist() if hasattr(given, "tolist") else given  # numbers of tokens
+        if not isinstance(given, Iterable):
+            raise TypeError(f"{name} is {type(given).__name__}; it must be a text or a list of texts")
+        # What would show as nothing gets the marks that it has in a text.
+        labels = [label if label.isprintable() and not label.isspace()
+                  else "".join(_core.visible_labels(label)) for label in map(str, given)]
     if len(labels) != count:
         raise ValueError(f"{name} has {len(labels)} labels, and A has {count} "
                          + ("keys" if name == "tokens" else "queries"))
-    # What is no text in UTF-8 shows as an escape.
-    return [label.encode("utf-8", "backslashreplace").decode() for label in labels]
+    return [_in_utf8(label) for label in labels]
+
+
+def _in_utf8(text: str) -> str:
+    """What is no text in UTF-8 shows as an escape."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _whole(name: str, given: Any) -> int:
+    try:
+        return operator.index(given)
+    except TypeError:
+        raise TypeError(f"{name} holds {type(given).__name__}; it must be a whole number") from None
 
 
 def _is_causal(A: np.ndarray) -> bool:

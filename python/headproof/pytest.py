@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headproof import _core
-from headproof._check import check
+from headproof._check import check, texts
 
 
 @dataclass
@@ -44,7 +44,7 @@ def theorems(function: Callable[..., Any], *, only: Iterable[str] = (),
         options: further arguments of headproof.check. `seed` and `seconds` (2 for each theorem) are
             also options of pytest's command line: --headproof-seed, --headproof-seconds.
     """
-    return pytest.mark.headproof_theorems(function, only=tuple(only), **options)
+    return pytest.mark.headproof_theorems(function, only=texts("only", only), **options)
 
 
 def parametrize(metafunc: pytest.Metafunc, mark: pytest.Mark) -> None:
@@ -57,7 +57,6 @@ def parametrize(metafunc: pytest.Metafunc, mark: pytest.Mark) -> None:
     known = _core.theorem_ids()
     for theorem in ids:
         if theorem not in known:
-            raise pytest.UsageError(
-                f"{metafunc.function.__name__}: there is no theorem {theorem!r}; there are "
-                + " ".join(known))
+            pytest.fail(f"{metafunc.function.__name__}: there is no theorem {theorem!r}; there are "
+                        + " ".join(known), pytrace=False)
     metafunc.parametrize("theorem", [Theorem(one, mark.args[0], options) for one in ids], ids=ids)

@@ -156,6 +156,11 @@ void get_buffer(nb::handle array, Py_buffer& buffer, int flags) {
 void raise_value_error(const std::string& sentence) { throw nb::value_error(sentence.c_str()); }
 void raise_type_error(const std::string& sentence) { throw nb::type_error(sentence.c_str()); }
 
+std::string kind_of(nb::handle object) {
+  const nb::handle type = object.type();
+  return text_of(type.attr("__module__")) + "." + text_of(type.attr("__qualname__"));
+}
+
 void prepare_arrays() {
   auto* const made = new Numpy;
   const nb::module_ module = nb::module_::import_("numpy");
@@ -210,7 +215,7 @@ bool Input::take_buffer() {
   }
   const auto size = static_cast<Index>(buffer_.itemsize);
   if (element_ == Element::other) element_ = element_of(buffer_.format, size, big_endian_);
-  if (element_ == Element::other && maker_ == Maker::numpy) {
+  if (element_ == Element::other) {
     const nb::object dtype = nb::getattr(object_, "dtype", nb::none());
     other_name_ = dtype.is_none() ? "elements of the format " +
                                         std::string(buffer_.format ? buffer_.format : "B")
@@ -237,9 +242,7 @@ void Input::take_dlpack() {
                       "headproof.torch.attention differentiates, or hand over " +
                       name_ + ".detach()");
   }
-  const nb::object type = nb::borrow(object_.type());
-  const std::string kind =
-      text_of(type.attr("__module__")) + "." + text_of(type.attr("__qualname__"));
+  const std::string kind = kind_of(object_);
   if (!nb::hasattr(object_, "__dlpack__")) {
     raise_type_error(std::string(name_) + " is " + kind +
                      "; it must be an array: of NumPy, or one that offers DLPack or the buffer "
@@ -258,7 +261,11 @@ void Input::take_dlpack() {
         (shown.is_none() ? "of DLPack's number " + std::to_string(number.first) : text_of(shown)) +
         "; headproof computes on the CPU: bring it there first");
   }
-  if (!nb::try_cast(object_, tensor_, false)) {
+  // PyTorch may keep a sign beside the numbers, as of the imaginary part of a conjugate: DLPack has
+  // no word for it.
+  const nb::object plain =
+      maker_ == Maker::torch ? object_.attr("resolve_neg")() : nb::borrow(object_);
+  if (!nb::try_cast(plain, tensor_, false)) {
     PyErr_Clear();
     raise_type_error(std::string(name_) + ", a " + kind + ", does not export its memory by DLPack");
   }

@@ -20,6 +20,9 @@ namespace nb = nanobind;
 [[noreturn]] void raise_value_error(const std::string& sentence);
 [[noreturn]] void raise_type_error(const std::string& sentence);
 
+/// "builtins.list"
+std::string kind_of(nb::handle object);
+
 enum class Element { float16, bfloat16, float32, float64, boolean, int32, int64, other };
 
 /// "float32"; not for `other`.

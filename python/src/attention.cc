@@ -2,9 +2,7 @@
 
 #include "headproof/attention.h"
 
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
-
+#include "argument.h"
 #include "floating.h"
 #include "frame.h"
 #include "options.h"
@@ -16,11 +14,11 @@ namespace {
 
 using namespace nb::literals;  // NOLINT: names of arguments
 
-nb::object attend(nb::handle q, nb::handle k, nb::handle v, const Options& options,
+nb::object attend(nb::handle q, nb::handle k, nb::handle v, const Options& options, bool enable_gqa,
                   bool return_lse) {
   Input query("query", q), key("key", k), value("value", v);
   check_floating({&query, &key, &value});
-  const Frame frame(query, key, value, options.enable_gqa);
+  const Frame frame(query, key, value, enable_gqa);
   const Index seq_len_q = second_last(query), seq_len_k = second_last(key);
   ReadOptions read(options, frame, seq_len_q, seq_len_k);
   Output out(query, query.element(), frame.with_last({seq_len_q, last(value)}));
@@ -54,11 +52,11 @@ nb::object attend(nb::handle q, nb::handle k, nb::handle v, const Options& optio
 }
 
 nb::object differentiate(nb::handle q, nb::handle k, nb::handle v, nb::handle o, nb::handle l,
-                         nb::handle d_o, const Options& options) {
+                         nb::handle d_o, const Options& options, bool enable_gqa) {
   Input query("query", q), key("key", k), value("value", v), out("out", o), lse("lse", l),
       d_out("d_out", d_o);
   check_floating({&query, &key, &value, &out, &d_out});
-  const Frame frame(query, key, value, options.enable_gqa);
+  const Frame frame(query, key, value, enable_gqa);
   const Index seq_len_q = second_last(query);
   ReadOptions read(options, frame, seq_len_q, second_last(key));
   for (const Input* input : {&query, &key, &value}) {
@@ -167,43 +165,54 @@ Returns:
 void add_attention(nb::module_& module) {
   module.def(
       "scaled_dot_product_attention",
-      [](nb::handle query, nb::handle key, nb::handle value, nb::handle attn_mask, double dropout_p,
-         bool is_causal, std::optional<double> scale, bool enable_gqa,
-         std::optional<std::string> causal, std::optional<Index> query_offset,
-         std::optional<Index> window, std::optional<Index> window_right, double softcap,
-         nb::handle first_key, nb::handle key_length, bool return_lse, std::optional<int> threads) {
-        if (dropout_p != 0) {
-          raise_value_error("dropout_p is " + std::to_string(dropout_p) +
+      [](nb::handle query, nb::handle key, nb::handle value, nb::handle attn_mask,
+         nb::handle dropout_p, nb::handle is_causal, nb::handle scale, nb::handle enable_gqa,
+         nb::handle causal, nb::handle query_offset, nb::handle window, nb::handle window_right,
+         nb::handle softcap, nb::handle first_key, nb::handle key_length, nb::handle return_lse,
+         nb::handle threads) {
+        if (const double p = real("dropout_p", dropout_p); p != 0) {
+          raise_value_error("dropout_p is " + std::to_string(p) +
                             "; headproof has no dropout, it must be 0");
         }
         return attend(query, key, value,
-                      {attn_mask, is_causal, scale, enable_gqa, std::move(causal), query_offset,
-                       window, window_right, softcap, first_key, key_length, threads},
-                      return_lse);
+                      {attn_mask, is_causal, scale, causal, query_offset, window, window_right,
+                       softcap, first_key, key_length, threads},
+                      flag("enable_gqa", enable_gqa), flag("return_lse", return_lse));
       },
+      nb::sig("def scaled_dot_product_attention(query, key, value, attn_mask=None, "
+              "dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None, "
+              "enable_gqa: bool = False, causal: str | None = None, "
+              "query_offset: int | None = None, window: int | None = None, "
+              "window_right: int | None = None, softcap: float = 0.0, first_key=None, "
+              "key_length=None, return_lse: bool = False, threads: int | None = None)"),
       "query"_a.none(), "key"_a.none(), "value"_a.none(), "attn_mask"_a = nb::none(),
-      "dropout_p"_a = 0.0, "is_causal"_a = false, nb::kw_only(), "scale"_a = nb::none(),
-      "enable_gqa"_a = false, "causal"_a = nb::none(), "query_offset"_a = nb::none(),
-      "window"_a = nb::none(), "window_right"_a = nb::none(), "softcap"_a = 0.0,
-      "first_key"_a = nb::none(), "key_length"_a = nb::none(), "return_lse"_a = false,
-      "threads"_a = nb::none(), attention_doc);
+      "dropout_p"_a.none() = 0.0, "is_causal"_a.none() = false, nb::kw_only(),
+      "scale"_a = nb::none(), "enable_gqa"_a.none() = false, "causal"_a = nb::none(),
+      "query_offset"_a = nb::none(), "window"_a = nb::none(), "window_right"_a = nb::none(),
+      "softcap"_a.none() = 0.0, "first_key"_a = nb::none(), "key_length"_a = nb::none(),
+      "return_lse"_a.none() = false, "threads"_a = nb::none(), attention_doc);
   module.def(
       "attention_backward",
       [](nb::handle query, nb::handle key, nb::handle value, nb::handle out, nb::handle lse,
-         nb::handle d_out, nb::handle attn_mask, bool is_causal, std::optional<double> scale,
-         bool enable_gqa, std::optional<std::string> causal, std::optional<Index> query_offset,
-         std::optional<Index> window, std::optional<Index> window_right, double softcap,
-         nb::handle first_key, nb::handle key_length, std::optional<int> threads) {
-        return differentiate(
-            query, key, value, out, lse, d_out,
-            {attn_mask, is_causal, scale, enable_gqa, std::move(causal), query_offset, window,
-             window_right, softcap, first_key, key_length, threads});
+         nb::handle d_out, nb::handle attn_mask, nb::handle is_causal, nb::handle scale,
+         nb::handle enable_gqa, nb::handle causal, nb::handle query_offset, nb::handle window,
+         nb::handle window_right, nb::handle softcap, nb::handle first_key, nb::handle key_length,
+         nb::handle threads) {
+        return differentiate(query, key, value, out, lse, d_out,
+                             {attn_mask, is_causal, scale, causal, query_offset, window,
+                              window_right, softcap, first_key, key_length, threads},
+                             flag("enable_gqa", enable_gqa));
       },
+      nb::sig("def attention_backward(query, key, value, out, lse, d_out, attn_mask=None, "
+              "is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False, "
+              "causal: str | None = None, query_offset: int | None = None, "
+              "window: int | None = None, window_right: int | None = None, softcap: float = 0.0, "
+              "first_key=None, key_length=None, threads: int | None = None)"),
       "query"_a.none(), "key"_a.none(), "value"_a.none(), "out"_a.none(), "lse"_a.none(),
-      "d_out"_a.none(), "attn_mask"_a = nb::none(), "is_causal"_a = false, nb::kw_only(),
-      "scale"_a = nb::none(), "enable_gqa"_a = false, "causal"_a = nb::none(),
+      "d_out"_a.none(), "attn_mask"_a = nb::none(), "is_causal"_a.none() = false, nb::kw_only(),
+      "scale"_a = nb::none(), "enable_gqa"_a.none() = false, "causal"_a = nb::none(),
       "query_offset"_a = nb::none(), "window"_a = nb::none(), "window_right"_a = nb::none(),
-      "softcap"_a = 0.0, "first_key"_a = nb::none(), "key_length"_a = nb::none(),
+      "softcap"_a.none() = 0.0, "first_key"_a = nb::none(), "key_length"_a = nb::none(),
       "threads"_a = nb::none(), backward_doc);
 }
 

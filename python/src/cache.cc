@@ -1,13 +1,10 @@
 // KvCache.
 
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
-
-#include <limits>
 #include <mutex>
 #include <shared_mutex>
 #include <variant>
 
+#include "argument.h"
 #include "floating.h"
 #include "frame.h"
 #include "headproof/kv_cache.h"
@@ -23,40 +20,26 @@ using namespace nb::literals;  // NOLINT: names of arguments
 /// A cache of floats or doubles that threads of Python may share: the GIL is free while it works.
 class Cache {
  public:
-  Cache(Index batch, Index num_kv_heads, Index head_dim, Index value_dim, nb::handle first_key,
-        const std::string& dtype)
-      : sizes_{batch, num_kv_heads, head_dim, value_dim} {
-    constexpr std::array<const char*, 4> names = {"batch", "num_kv_heads", "head_dim", "value_dim"};
-    for (std::size_t at = 0; at < names.size(); ++at) {
-      if (sizes_[at] >= 0 && sizes_[at] <= Index{1} << 40) continue;
-      raise_value_error(std::string(names[at]) + " is " + std::to_string(sizes_[at]) +
-                        "; it must be from 0 to 2^40");
-    }
+  Cache(nb::handle batch, nb::handle num_kv_heads, nb::handle head_dim, nb::handle value_dim,
+        nb::handle first_key, nb::handle dtype_name)
+      : sizes_{size_of("batch", batch), size_of("num_kv_heads", num_kv_heads),
+               size_of("head_dim", head_dim), size_of("value_dim", value_dim)} {
+    const std::string dtype = word("dtype", dtype_name);
     if (dtype != "float32" && dtype != "float64") {
       raise_value_error("dtype is '" + dtype +
                         "'; it must be 'float32', which also holds float16 "
                         "and bfloat16, or 'float64'");
     }
-    std::vector<Index> first;
-    if (!first_key.is_none()) {
-      const nb::object array = nb::module_::import_("numpy").attr("asarray")(first_key);
-      const Input input("first_key", array);
-      first = input.integers();
-      if (static_cast<Index>(first.size()) != batch || input.shape().rank != 1) {
-        raise_value_error("first_key has shape " + input.shape().text() +
-                          "; it must hold an integer for each of the " + std::to_string(batch) +
-                          " sequences");
-      }
-      for (const Index position : first) {
-        if (position < 0) {
-          raise_value_error("first_key holds " + std::to_string(position) + "; it counts from 0");
-        }
+    std::vector<Index> first = read_lengths("first_key", first_key, 1, sizes_[0]);
+    for (const Index position : first) {
+      if (position < 0) {
+        raise_value_error("first_key holds " + std::to_string(position) + "; it counts from 0");
       }
     }
     if (dtype == "float64") {
-      cache_.emplace<KvCache<double>>(batch, num_kv_heads, head_dim, value_dim, std::move(first));
+      cache_.emplace<KvCache<double>>(sizes_[0], sizes_[1], sizes_[2], sizes_[3], std::move(first));
     } else {
-      cache_.emplace<KvCache<float>>(batch, num_kv_heads, head_dim, value_dim, std::move(first));
+      cache_.emplace<KvCache<float>>(sizes_[0], sizes_[1], sizes_[2], sizes_[3], std::move(first));
     }
   }
 
@@ -69,6 +52,9 @@ class Cache {
     check(value);
     check_rank(key);
     check_rank(value);
+    const Index added = key.shape()[2];
+    check_shape(key, {sizes_[0], sizes_[1], added, sizes_[2]});
+    check_shape(value, {sizes_[0], sizes_[1], added, sizes_[3]});
     const Signals signals;
     with_cache([&]<class Scalar>(KvCache<Scalar>& cache) {
       run_outside(0, signals, [&]() -> Status {
@@ -127,13 +113,15 @@ class Cache {
     const std::shared_lock lock(mutex_);
     return std::visit([](const auto& cache) { return cache.size(); }, cache_);
   }
-  void truncate(Index size) {
+  void truncate(nb::handle given) {
+    const Index size = whole("size", given);
     if (size < 0) raise_value_error("size is " + std::to_string(size) + "; it counts from 0");
     const nb::gil_scoped_release outside;
     const std::unique_lock lock(mutex_);
     std::visit([&](auto& cache) { cache.truncate(size); }, cache_);
   }
-  void reserve(Index size) {
+  void reserve(nb::handle given) {
+    const Index size = whole("size", given);
     const double bytes = static_cast<double>(size) * static_cast<double>(sizes_[0]) *
                          static_cast<double>(sizes_[1]) *
                          static_cast<double>(sizes_[2] + sizes_[3]) * 8;
@@ -152,6 +140,19 @@ class Cache {
     if (wide(input.element()) == element()) return;
     raise_type_error(std::string(input.name()) + " holds " + input.element_name() +
                      ", and this cache " + name_of(element()));
+  }
+  static Index size_of(const char* name, nb::handle given) {
+    const Index size = whole(name, given);
+    if (size >= 0 && size <= Index{1} << 40) return size;
+    raise_value_error(std::string(name) + " is " + std::to_string(size) +
+                      "; it must be from 0 to 2^40");
+  }
+  static void check_shape(const Input& input, const std::array<Index, 4>& wanted) {
+    Axes needed;
+    for (const Index size : wanted) needed[needed.rank++] = size;
+    if (input.shape() == needed) return;
+    raise_value_error(std::string(input.name()) + " has shape " + input.shape().text() +
+                      "; this cache needs " + needed.text());
   }
   static void check_rank(const Input& input) {
     if (input.shape().rank == 4) return;
@@ -192,36 +193,44 @@ Args:
     batch, num_kv_heads, head_dim, value_dim: the sizes that stay.
     first_key: integers [batch]; tokens before first_key[b] are padding, which is not kept.
     dtype: 'float32', which float16 and bfloat16 are widened to, or 'float64'.)")
-      .def(nb::init<Index, Index, Index, Index, nb::handle, const std::string&>(), "batch"_a,
-           "num_kv_heads"_a, "head_dim"_a, "value_dim"_a, nb::kw_only(), "first_key"_a = nb::none(),
-           "dtype"_a = "float32")
+      .def(nb::init<nb::handle, nb::handle, nb::handle, nb::handle, nb::handle, nb::handle>(),
+           nb::sig("def __init__(self, batch: int, num_kv_heads: int, head_dim: int, "
+                   "value_dim: int, *, first_key=None, dtype: str = 'float32')"),
+           "batch"_a.none(), "num_kv_heads"_a.none(), "head_dim"_a.none(), "value_dim"_a.none(),
+           nb::kw_only(), "first_key"_a = nb::none(), "dtype"_a.none() = "float32")
       .def(
           "append", &Cache::append, "key"_a.none(), "value"_a.none(),
           "Adds tokens: key [batch, num_kv_heads, new, head_dim], value [batch, num_kv_heads, new, "
           "value_dim]. After an error the cache is as before.")
       .def(
           "attend",
-          [](Cache& cache, nb::handle query, nb::handle attn_mask, std::optional<double> scale,
-             std::string causal, std::optional<Index> query_offset, std::optional<Index> window,
-             std::optional<Index> window_right, double softcap, nb::handle key_length,
-             bool return_lse, std::optional<int> threads) {
+          [](Cache& cache, nb::handle query, nb::handle attn_mask, nb::handle scale,
+             nb::handle causal, nb::handle query_offset, nb::handle window, nb::handle window_right,
+             nb::handle softcap, nb::handle key_length, nb::handle return_lse, nb::handle threads) {
             return cache.attend(query,
-                                {attn_mask, false, scale, true, std::move(causal), query_offset,
-                                 window, window_right, softcap, nb::handle(), key_length, threads},
-                                return_lse);
+                                {attn_mask, nb::handle(), scale, causal, query_offset, window,
+                                 window_right, softcap, nb::handle(), key_length, threads},
+                                flag("return_lse", return_lse));
           },
+          nb::sig("def attend(self, query, attn_mask=None, *, scale: float | None = None, "
+                  "causal: str = 'bottom_right', query_offset: int | None = None, "
+                  "window: int | None = None, window_right: int | None = None, "
+                  "softcap: float = 0.0, key_length=None, return_lse: bool = False, "
+                  "threads: int | None = None)"),
           "query"_a.none(), "attn_mask"_a = nb::none(), nb::kw_only(), "scale"_a = nb::none(),
           "causal"_a = "bottom_right", "query_offset"_a = nb::none(), "window"_a = nb::none(),
-          "window_right"_a = nb::none(), "softcap"_a = 0.0, "key_length"_a = nb::none(),
-          "return_lse"_a = false, "threads"_a = nb::none(),
+          "window_right"_a = nb::none(), "softcap"_a.none() = 0.0, "key_length"_a = nb::none(),
+          "return_lse"_a.none() = false, "threads"_a = nb::none(),
           "Attention of query [batch, num_heads, seq_len_q, head_dim] over all tokens of the "
           "cache, "
           "of which the queries are the last; options and results are those of "
           "scaled_dot_product_attention. num_kv_heads divides num_heads.")
       .def("__len__", &Cache::size)
-      .def("truncate", &Cache::truncate, "size"_a,
+      .def("truncate", &Cache::truncate, nb::sig("def truncate(self, size: int) -> None"),
+           "size"_a.none(),
            "Forgets tokens from the end on until `size` are left; none when there are no more.")
-      .def("reserve", &Cache::reserve, "size"_a,
+      .def("reserve", &Cache::reserve, nb::sig("def reserve(self, size: int) -> None"),
+           "size"_a.none(),
            "Makes room for `size` tokens, so that append moves nothing until then.")
       .def_prop_ro("dtype", [](const Cache& cache) { return name_of(cache.element()); });
 }

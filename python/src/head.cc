@@ -7,8 +7,10 @@
 #include <cstring>
 #include <mutex>
 
+#include "argument.h"
 #include "array.h"
 #include "parts.h"
+#include "work.h"
 
 namespace headproof::python {
 namespace {
@@ -30,25 +32,37 @@ nb::object like(const Input& input, const Tensor<float, Rank>& tensor) {
   return output.take();
 }
 
-void check_size(const char* name, Index value, Index lowest) {
-  if (value >= lowest && value <= Index{1} << 20) return;
+Index checked_size(const char* name, Index value, Index lowest) {
+  if (value >= lowest && value <= Index{1} << 20) return value;
   raise_value_error(std::string(name) + " is " + std::to_string(value) + "; it must be from " +
                     std::to_string(lowest) + " to 2^20");
+}
+Index checked_size(const char* name, nb::handle value, Index lowest) {
+  return checked_size(name, whole(name, value), lowest);
+}
+
+Generator& generator_of(nb::handle generator) {
+  Generator* found = nullptr;
+  if (nb::try_cast(generator, found) && found != nullptr) return *found;
+  PyErr_Clear();
+  raise_type_error("generator is " + kind_of(generator) + "; it must be a headproof.Generator");
 }
 
 /// A head whose calls, from any thread, come one after the other: it keeps the last A.
 class PythonHead {
  public:
-  PythonHead(Index model_dim, Index head_dim, Index max_seq_len, Generator& generator, bool causal)
-      : head_((check_size("model_dim", model_dim, 1), check_size("head_dim", head_dim, 1),
-               check_size("max_seq_len", max_seq_len, 0), model_dim),
-              head_dim, max_seq_len, generator, causal) {}
+  PythonHead(nb::handle model_dim, nb::handle head_dim, nb::handle max_seq_len,
+             nb::handle generator, nb::handle causal)
+      : head_(drawn(checked_size("model_dim", model_dim, 1), checked_size("head_dim", head_dim, 1),
+                    checked_size("max_seq_len", max_seq_len, 0), generator_of(generator),
+                    flag("causal", causal))) {}
   PythonHead(HeadWeights weights, Index max_seq_len, bool causal)
       : head_(std::move(weights), max_seq_len, causal) {}
 
-  static std::unique_ptr<PythonHead> from_weights(const nb::object& weights, Index max_seq_len,
-                                                  bool causal) {
-    check_size("max_seq_len", max_seq_len, 0);
+  static std::unique_ptr<PythonHead> from_weights(nb::handle weights, nb::handle max_seq_len,
+                                                  nb::handle causal) {
+    const Index longest = checked_size("max_seq_len", max_seq_len, 0);
+    const bool is_causal = flag("causal", causal);
     HeadWeights read;
     const std::pair<const char*, Tensor<float, 2>*> wanted[] = {
         {"key.weight", &read.key}, {"query.weight", &read.query}, {"value.weight", &read.value}};
@@ -65,9 +79,9 @@ class PythonHead {
                           ", and key.weight another; the three must have the same");
       }
     }
-    check_size("head_dim, the first axis of key.weight,", read.head_dim(), 1);
-    check_size("model_dim, the second axis of key.weight,", read.model_dim(), 1);
-    return std::make_unique<PythonHead>(std::move(read), max_seq_len, causal);
+    checked_size("head_dim, the first axis of key.weight,", read.head_dim(), 1);
+    checked_size("model_dim, the second axis of key.weight,", read.model_dim(), 1);
+    return std::make_unique<PythonHead>(std::move(read), longest, is_causal);
   }
 
   nb::object call(nb::handle array) {
@@ -100,13 +114,23 @@ class PythonHead {
       raise_value_error("x has shape " + x.shape().text() + "; its last size must be model_dim, " +
                         std::to_string(head_.weights().model_dim()));
     }
-    return like(x, headproof::project<float>(view, weight));
+    Tensor<float, 3> projected;
+    {
+      const nb::gil_scoped_release outside;
+      projected = headproof::project<float>(view, weight);
+    }
+    return like(x, projected);
   }
 
   const HeadWeights& weights() const { return head_.weights(); }
   bool causal() const { return head_.causal(); }
 
  private:
+  static Head drawn(Index model_dim, Index head_dim, Index max_seq_len, Generator& generator,
+                    bool causal) {
+    return draw_outside([&] { return Head(model_dim, head_dim, max_seq_len, generator, causal); });
+  }
+
   Head head_;
   std::mutex mutex_;
 };
@@ -125,10 +149,14 @@ Args:
     causal: query i sees keys 0 .. i.
 
 head(x) maps x [batch, seq_len, model_dim], float32, to [batch, seq_len, head_dim] and keeps A.)")
-      .def(nb::init<Index, Index, Index, Generator&, bool>(), "model_dim"_a, "head_dim"_a,
-           "max_seq_len"_a, "generator"_a, "causal"_a = true)
-      .def_static("from_weights", &PythonHead::from_weights, "weights"_a, "max_seq_len"_a,
-                  "causal"_a = true,
+      .def(nb::init<nb::handle, nb::handle, nb::handle, nb::handle, nb::handle>(),
+           nb::sig("def __init__(self, model_dim: int, head_dim: int, max_seq_len: int, "
+                   "generator: Generator, causal: bool = True)"),
+           "model_dim"_a.none(), "head_dim"_a.none(), "max_seq_len"_a.none(), "generator"_a.none(),
+           "causal"_a.none() = true)
+      .def_static("from_weights", &PythonHead::from_weights,
+                  nb::sig("def from_weights(weights, max_seq_len: int, causal: bool = True)"),
+                  "weights"_a.none(), "max_seq_len"_a.none(), "causal"_a.none() = true,
                   "A head of given weights: a mapping with key.weight, query.weight and "
                   "value.weight, float32 [head_dim, model_dim], such as a state_dict.")
       .def("__call__", &PythonHead::call, "x"_a.none())

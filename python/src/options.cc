@@ -1,15 +1,27 @@
 #include "options.h"
 
+#include <limits>
+
+#include "argument.h"
+
 namespace headproof::python {
 namespace {
 
+bool is_given(nb::handle argument) { return argument.is_valid() && !argument.is_none(); }
+
+std::optional<Index> whole_if_given(const char* name, nb::handle given) {
+  if (!is_given(given)) return std::nullopt;
+  return whole(name, given);
+}
+
 Causal corner_of(const Options& options) {
-  if (!options.causal) return options.is_causal ? Causal::top_left : Causal::none;
-  const std::string& name = *options.causal;
+  const bool is_causal = options.is_causal.is_valid() && flag("is_causal", options.is_causal);
+  if (!is_given(options.causal)) return is_causal ? Causal::top_left : Causal::none;
+  const std::string name = word("causal", options.causal);
   if (name != "none" && name != "top_left" && name != "bottom_right") {
     raise_value_error("causal is '" + name + "'; it must be 'none', 'top_left' or 'bottom_right'");
   }
-  if (options.is_causal && name != "top_left") {
+  if (is_causal && name != "top_left") {
     raise_value_error("is_causal=True means causal='top_left', and causal is '" + name + "'");
   }
   return name == "none"       ? Causal::none
@@ -17,41 +29,43 @@ Causal corner_of(const Options& options) {
                               : Causal::bottom_right;
 }
 
-/// An integer for each sequence, from an array or a list.
-std::vector<Index> read_lengths(const char* name, nb::handle given, const Axes& leading,
-                                Index entries) {
-  if (!given.is_valid() || given.is_none()) return {};
+}  // namespace
+
+std::vector<Index> read_lengths(const char* name, nb::handle given, int axes, Index wanted) {
+  if (!is_given(given)) return {};
   const bool is_list = PyList_Check(given.ptr()) != 0 || PyTuple_Check(given.ptr()) != 0;
   const nb::object array =
       is_list ? nb::module_::import_("numpy").attr("asarray")(given) : nb::borrow(given);
   const Input input(name, array);
-  if (input.shape().count() != entries || input.shape().rank > std::max(leading.rank, 1)) {
+  if (input.shape().count() != wanted || input.shape().rank > axes) {
     raise_value_error(std::string(name) + " has shape " + input.shape().text() +
-                      "; it must hold an integer for each of the " + std::to_string(entries) +
+                      "; it must hold an integer for each of the " + std::to_string(wanted) +
                       " sequences");
   }
   return input.integers();
 }
 
-}  // namespace
-
 ReadOptions::ReadOptions(const Options& options, const Frame& frame, Index seq_len_q,
-                         Index seq_len_k)
-    : threads_(options.threads.value_or(0)) {
-  if (options.threads && *options.threads < 1) {
-    raise_value_error("threads is " + std::to_string(*options.threads) +
-                      "; it must be at least 1, or None for as many as there are");
+                         Index seq_len_k) {
+  if (is_given(options.threads)) {
+    const Index threads = whole("threads", options.threads);
+    if (threads < 1) {
+      raise_value_error("threads is " + std::to_string(threads) +
+                        "; it must be at least 1, or None for as many as there are");
+    }
+    threads_ = static_cast<int>(std::min<Index>(threads, std::numeric_limits<int>::max()));
   }
   common_.causal = corner_of(options);
-  common_.scale = options.scale;
-  common_.query_offset = options.query_offset;
-  common_.window = options.window;
-  common_.window_right = options.window_right;
-  common_.softcap = options.softcap;
+  if (is_given(options.scale)) common_.scale = real("scale", options.scale);
+  common_.query_offset = whole_if_given("query_offset", options.query_offset);
+  common_.window = whole_if_given("window", options.window);
+  common_.window_right = whole_if_given("window_right", options.window_right);
+  common_.softcap = real("softcap", options.softcap);
   const Index entries = frame.calls() * frame.batch();
-  first_key_ = read_lengths("first_key", options.first_key, frame.leading(), entries);
-  key_length_ = read_lengths("key_length", options.key_length, frame.leading(), entries);
-  if (!options.attn_mask.is_valid() || options.attn_mask.is_none()) return;
+  const int axes = std::max(frame.leading().rank, 1);
+  first_key_ = read_lengths("first_key", options.first_key, axes, entries);
+  key_length_ = read_lengths("key_length", options.key_length, axes, entries);
+  if (!is_given(options.attn_mask)) return;
   mask_.emplace("attn_mask", options.attn_mask);
   switch (mask_->element()) {
     case Element::boolean:
@@ -67,7 +81,13 @@ ReadOptions::ReadOptions(const Options& options, const Frame& frame, Index seq_l
   }
   const Axes wanted = frame.with_last({seq_len_q, seq_len_k});
   const Axes& shape = mask_->shape();
-  bool fits = shape.rank >= 2 && shape.rank <= wanted.rank;
+  if (shape.rank < 2) {
+    raise_value_error(
+        "attn_mask has shape " + shape.text() +
+        "; it must have at least the two axes [seq_len_q, seq_len_k], of which either "
+        "may be 1");
+  }
+  bool fits = shape.rank <= wanted.rank;
   for (int end = 1; fits && end <= shape.rank; ++end) {
     const Index extent = shape[shape.rank - end];
     fits = extent == 1 || extent == wanted[wanted.rank - end];

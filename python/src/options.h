@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "frame.h"
@@ -13,16 +12,12 @@ namespace headproof::python {
 /// What is said beside query, key and value; names and meaning are those of attention.h, and
 /// attn_mask, is_causal and enable_gqa those of PyTorch.
 struct Options {
-  nb::handle attn_mask;
-  bool is_causal = false;
-  std::optional<double> scale;
-  bool enable_gqa = false;
-  std::optional<std::string> causal;
-  std::optional<Index> query_offset, window, window_right;
-  double softcap = 0;
-  nb::handle first_key, key_length;
-  std::optional<int> threads;
+  nb::handle attn_mask, is_causal, scale, causal, query_offset, window, window_right, softcap,
+      first_key, key_length, threads;
 };
+
+/// Integers from an array or a list, empty where none is given; `wanted` is their number.
+std::vector<Index> read_lengths(const char* name, nb::handle given, int axes, Index wanted);
 
 /// The same, read: what a call is handed.
 class ReadOptions {
@@ -41,7 +36,7 @@ class ReadOptions {
   AttentionOptions common_;
   std::optional<Input> mask_;
   std::vector<Index> first_key_, key_length_;
-  int threads_;
+  int threads_ = 0;
 };
 
 }  // namespace headproof::python

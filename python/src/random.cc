@@ -2,8 +2,10 @@
 
 #include "headproof/random.h"
 
+#include "argument.h"
 #include "array.h"
 #include "parts.h"
+#include "work.h"
 
 namespace headproof::python {
 namespace {
@@ -41,8 +43,11 @@ Axes sizes_of(const nb::tuple& given) {
 
 template <class Draw>
 nb::object drawn(const Axes& shape, const Draw& draw) {
-  Tensor<float, 1> numbers({shape.count()});
-  draw(numbers.view());
+  const auto numbers = draw_outside([&] {
+    Tensor<float, 1> drawn({shape.count()});
+    draw(drawn.view());
+    return drawn;
+  });
   return to_numpy(numbers.data(), Element::float32, shape);
 }
 
@@ -65,14 +70,16 @@ void add_random(nb::module_& module) {
                         R"(Random numbers with the bits of PyTorch's CPU generator.
 
 Generator(0).randn(4, 8) has the bits of torch.manual_seed(0); torch.randn(4, 8), and so on for the
-same seed and the same sequence of calls (PyTorch 1.13 to 2.x). Arrays are NumPy's.)")
+same seed and the same sequence of calls (PyTorch 1.13 to 2.13; randint over ranges of 2^28 or more: since 2.7). Arrays are NumPy's.)")
       .def(
           "__init__", [](Generator* self, nb::handle seed) { new (self) Generator(seed_of(seed)); },
-          "seed"_a = 0)
+          nb::sig("def __init__(self, seed: int = 0)"), "seed"_a.none() = 0)
       .def(
           "manual_seed",
           [](nb::object self, nb::handle seed) {
-            nb::cast<Generator&>(self).manual_seed(seed_of(seed));
+            Generator& generator = nb::cast<Generator&>(self);
+            const std::uint64_t number = seed_of(seed);
+            draw_outside([&] { generator.manual_seed(number); });
             return self;
           },
           "seed"_a.none(),
@@ -91,26 +98,31 @@ same seed and the same sequence of calls (PyTorch 1.13 to 2.x). Arrays are NumPy
           "size"_a, "Uniform float32 numbers in [0, 1) of that shape.")
       .def(
           "randint",
-          [](Generator& self, Index low, Index high, const nb::object& size) {
+          [](Generator& self, nb::handle lowest, nb::handle above, nb::handle size) {
+            const Index low = whole("low", lowest), high = whole("high", above);
             if (low >= high) {
               raise_value_error("low is " + std::to_string(low) + " and high " +
                                 std::to_string(high) + "; low must be below high");
             }
             const Axes shape = sizes_of(nb::make_tuple(size));
-            const Tensor<Index, 1> numbers = self.randint(low, high, shape.count());
+            const auto numbers =
+                draw_outside([&] { return self.randint(low, high, shape.count()); });
             return to_numpy(numbers.data(), Element::int64, shape);
           },
-          "low"_a, "high"_a, "size"_a, "int64 numbers in [low, high) of that shape.")
+          nb::sig("def randint(self, low: int, high: int, size)"), "low"_a.none(), "high"_a.none(),
+          "size"_a.none(), "int64 numbers in [low, high) of that shape.")
       .def(
           "randperm",
-          [](Generator& self, Index n) {
+          [](Generator& self, nb::handle count) {
+            const Index n = whole("n", count);
             if (n < 0 || n > Index{1} << 40) {
               raise_value_error("n is " + std::to_string(n) +
                                 "; it must be from 0 to what memory holds");
             }
-            return to_numpy(self.randperm(n));
+            return to_numpy(draw_outside([&] { return self.randperm(n); }));
           },
-          "n"_a, "A permutation of 0 .. n - 1, int64.");
+          nb::sig("def randperm(self, n: int)"), "n"_a.none(),
+          "A permutation of 0 .. n - 1, int64.");
 }
 
 }  // namespace headproof::python

@@ -4,7 +4,9 @@
 #include <nanobind/nanobind.h>
 #include <tbb/task_arena.h>
 
+#include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -41,15 +43,26 @@ class Signals {
   bool raised_ = false;
 };
 
-/// Runs work() -> Status without the GIL, on so many threads (0: as many as there are), and raises
-/// what went wrong.
+/// Returns draw(), which uses a Generator, computed without the GIL. One lock for all of them, so
+/// that threads may share one.
+template <class Draw>
+auto draw_outside(const Draw& draw) {
+  static std::mutex mutex;
+  const nanobind::gil_scoped_release outside;
+  const std::lock_guard lock(mutex);
+  return draw();
+}
+
+/// Runs work() -> Status without the GIL, on at most so many threads (0: as many as there are), and
+/// raises what went wrong.
 template <class Work>
 void run_outside(int threads, const Signals& signals, const Work& work) {
   Status done = std::monostate();
   {
     const nanobind::gil_scoped_release outside;
     if (threads > 0) {
-      tbb::task_arena arena(threads);
+      // oneTBB warns on stderr of more threads than there are.
+      tbb::task_arena arena(std::min(threads, tbb::this_task_arena::max_concurrency()));
       arena.execute([&] { done = work(); });
     } else {
       done = work();

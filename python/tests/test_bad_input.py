@@ -86,7 +86,21 @@ ATTENTION = [
     ((q, q, q), {"key_length": [5, 6]}, ValueError, "key_length[1] is 6"),
     ((q, q, q), {"key_length": [5.0, 5.0]}, TypeError, "key_length holds float64"),
     ((q, q, q), {"first_key": [4, 4], "key_length": [3, 5]}, ValueError, "first_key[0] is 4"),
-    ((q, q, q), {"scale": "1"}, TypeError, "scale"),
+    ((q, q, q, shaped(5, dtype=bool)), {}, ValueError,
+     "attn_mask has shape [5]; it must have at least the two axes"),
+    ((q, q, q, None, "0"), {}, TypeError, "dropout_p is builtins.str; it must be a number"),
+    ((q, q, q), {"scale": "1"}, TypeError, "scale is builtins.str; it must be a number"),
+    ((q, q, q), {"softcap": None}, TypeError, "softcap is builtins.NoneType; it must be a number"),
+    ((q, q, q), {"is_causal": 1}, TypeError, "is_causal is builtins.int; it must be True or False"),
+    ((q, q, q), {"is_causal": None}, TypeError, "is_causal is builtins.NoneType; it must be True"),
+    ((q, q, q), {"enable_gqa": "yes"}, TypeError, "enable_gqa is builtins.str; it must be True"),
+    ((q, q, q), {"return_lse": 1}, TypeError, "return_lse is builtins.int; it must be True"),
+    ((q, q, q), {"causal": True}, TypeError, "causal is builtins.bool; it must be a text"),
+    ((q, q, q), {"query_offset": 1.0}, TypeError, "query_offset is builtins.float; it must be a whole"),
+    ((q, q, q), {"window": "3"}, TypeError, "window is builtins.str; it must be a whole number"),
+    ((q, q, q), {"window_right": 2**64}, TypeError, "window_right is builtins.int; it must be a whole "
+     "number of at most 64 bits"),
+    ((q, q, q), {"threads": 1.5}, TypeError, "threads is builtins.float; it must be a whole number"),
     ((q, q, q), {"unknown": 1}, TypeError, "unknown"),
     ((OnGpu(), q, q), {}, ValueError, "query lies on the device cuda:0; headproof computes on the CPU"),
     ((q, q, Liar()), {}, TypeError, "value, a test_bad_input.Liar, does not export its memory"),
@@ -135,7 +149,16 @@ def test_the_cache_names_what_is_wrong():
     wrong(ValueError, "first_key holds -1", lambda: Cache(1, 1, 1, 1, first_key=[-1]))
     cache = Cache(2, 3, 4, 4)
     wrong(ValueError, "key has shape [5, 4]; a cache takes", lambda: cache.append(q[0, 0], q))
-    wrong(ValueError, "k has shape", lambda: cache.append(q[:1], q[:1]))
+    wrong(ValueError, "key has shape [1, 3, 5, 4]; this cache needs [2, 3, 5, 4]",
+          lambda: cache.append(q[:1], q[:1]))
+    wrong(ValueError, "value has shape [2, 3, 2, 4]; this cache needs [2, 3, 5, 4]",
+          lambda: cache.append(q, q[:, :, :2]))
+    wrong(TypeError, "num_kv_heads is builtins.str", lambda: Cache(1, "1", 1, 1))
+    wrong(TypeError, "dtype is builtins.type", lambda: Cache(1, 1, 1, 1, dtype=float))
+    wrong(TypeError, "first_key is builtins.int; it must be an array",
+          lambda: Cache(1, 1, 1, 1, first_key=0))
+    wrong(TypeError, "size is builtins.float", lambda: cache.truncate(1.0))
+    wrong(TypeError, "causal is builtins.bool", lambda: cache.attend(q, causal=True))
     wrong(TypeError, "key holds float64, and this cache float32",
           lambda: cache.append(q.astype(np.float64), q.astype(np.float64)))
     assert len(cache) == 0
@@ -159,6 +182,12 @@ def test_generator_head_and_words_name_what_is_wrong():
     wrong(TypeError, "size holds 'a'", lambda: generator.randn("a"))
     wrong(ValueError, "size holds -1", lambda: generator.rand(-1))
     wrong(ValueError, "low is 3 and high 3", lambda: generator.randint(3, 3, 1))
+    wrong(TypeError, "high is builtins.tuple; it must be a whole", lambda: generator.randint(3, (2,), 1))
+    wrong(TypeError, "n is builtins.float", lambda: generator.randperm(3.0))
+    wrong(ValueError, "seed is None", lambda: headproof.Generator(None))
+    wrong(TypeError, "generator is builtins.int; it must be a headproof.Generator",
+          lambda: headproof.Head(4, 2, 8, 0))
+    wrong(TypeError, "head_dim is builtins.float", lambda: headproof.Head(4, 2.0, 8, generator))
     wrong(ValueError, "n is -1", lambda: generator.randperm(-1))
     wrong(ValueError, "more than memory holds", lambda: generator.randn(2**30, 2**30))
 
@@ -177,9 +206,24 @@ def test_generator_head_and_words_name_what_is_wrong():
     wrong(ValueError, "lacks 'd' (U+0064), which stands at position 3", lambda: words.encode("hold?"))
     wrong(ValueError, "id 9 at position 1", lambda: words.decode([0, 9]))
     wrong(TypeError, "ids holds", lambda: words.decode(np.array([0.5])))
+    wrong(TypeError, "ids[1] is builtins.float; it must be a whole number", lambda: words.decode([0, 1.7]))
+    wrong(TypeError, "ids[0] is builtins.str", lambda: words.decode("0"))
+    wrong(TypeError, "ids is builtins.int; it must be an array or a list", lambda: words.decode(0))
+    wrong(TypeError, "text is builtins.bytes; it must be a str", lambda: words.encode(b"h"))
+    wrong(TypeError, "text is builtins.NoneType", lambda: headproof.Vocabulary(None))
+    assert words.decode(n for n in (2, 1)) == words.decode([2, 1])
     table = generator.randn(5, 3)
     wrong(ValueError, "input[1] is -1; weight has rows 0 to 4",
           lambda: headproof.embedding([0, -1], table))
     wrong(ValueError, "input[0, 1] is 5", lambda: headproof.embedding([[0, 5]], table))
     wrong(TypeError, "input holds float64", lambda: headproof.embedding([0.0], table))
     wrong(ValueError, "weight has shape [3]", lambda: headproof.embedding([0], table[0]))
+    wrong(TypeError, "weight is list; it must be an array", lambda: headproof.embedding([0], [[1.0]]))
+    wrong(TypeError, "input holds bool", lambda: headproof.embedding([True], table))
+    wrong(TypeError, "input is no array of whole numbers",
+          lambda: headproof.embedding([[0], [0, 1]], table))
+
+
+def test_more_threads_than_there_are_is_no_news(capfd):
+    attention(*[shaped(1, 8, 64, 8)] * 3, threads=1000)
+    assert capfd.readouterr() == ("", "")

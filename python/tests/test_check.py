@@ -121,6 +121,23 @@ def test_what_raises_is_a_verdict():
     assert code == 3 and "raising raised RuntimeError: no kernel for this shape" in reason
 
 
+def test_whatever_is_raised_is_a_verdict():
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError("no words")
+
+    def mute(q, k, v, is_causal=True):
+        raise Mute
+
+    def leaves(q, k, v, is_causal=True):
+        raise SystemExit("bye")
+
+    code, reason = verdict_of(mute)
+    assert code == 3 and reason.endswith("mute raised Mute")
+    code, reason = verdict_of(leaves)
+    assert code == 3 and reason.endswith("leaves raised SystemExit: bye")
+
+
 def test_what_returns_nothing_is_a_verdict():
     code, reason = verdict_of(lambda q, k, v, is_causal=True: None)
     assert code == 3 and "returned NoneType as out; it must be an array of numpy" in reason
@@ -203,6 +220,18 @@ def test_expectations_and_known_violations():
     ({"expected": ["prop-9.9"]}, "expected holds 'prop-9.9'"),
     ({"seconds": 0}, "seconds is"),
     ({"cases": 0}, "cases is 0"),
+    ({"cases": 1.5}, "cases is float; it must be a whole number"),
+    ({"case": -1}, "case is -1; it counts from 0"),
+    ({"case": 2**31}, "case is 2147483648"),
+    ({"seed": "a"}, "seed is str; it must be a whole number"),
+    ({"seconds": "a"}, "seconds is str; it must be a number"),
+    ({"theorems": [3]}, "theorems holds int; it must be a list of texts"),
+    ({"regimes": 3}, "regimes holds int; it must be a list of texts"),
+    ({"expect": ["corner"]}, "expect is list; it must be a mapping"),
+    ({"expected": {"prop-5.1": 12}}, "expected holds int"),
+    ({"dtype": "int8"}, "dtype is 'int8'; it must be one of 'float32'"),
+    ({"dtype": np.float32}, "dtype is <class 'numpy.float32'>; it must be one of"),
+    ({"layout": "bsd"}, "layout is 'bsd'; it must be one of 'bhsd', 'bshd'"),
     ({"framework": "pandas"}, "framework is 'pandas'"),
     ({"framework": "numpy", "device": "cuda"}, "NumPy knows the device cpu alone"),
     ({"framework": "numpy", "dtype": "bfloat16"}, "NumPy has no bfloat16"),
@@ -219,6 +248,11 @@ def declaring(what):
 
     function.headproof = what
     return function
+
+
+def test_numbers_of_numpy_are_numbers():
+    report = headproof.check(leaking, theorems=["prop-5.1"], seed=np.int64(3), case=np.int32(0))
+    assert report.seed == 3 and report.theorems[0].cases == 1
 
 
 @pytest.mark.parametrize("function, sentence", [

@@ -59,6 +59,8 @@ def test_a_tuple_of_layers_and_the_choice_of_some():
     assert all((found[n] == attentions[n][0]).all() for n in range(3))
     data, found = data_of(headproof.plot(attentions, layers=2, heads=[3, 0]).html())
     assert data["layers"] == ["2"] and data["heads"] == ["3", "0"]
+    again, _ = data_of(headproof.plot(attentions, layers=np.int64(2), heads=np.array([3, 0])).html())
+    assert again["layers"] == ["2"] and again["heads"] == ["3", "0"]
     assert (found[0, 0] == attentions[2][0, 3]).all() and (found[0, 1] == attentions[2][0, 0]).all()
 
 
@@ -116,7 +118,15 @@ def test_a_notebook_gets_a_frame_and_a_picture():
     (None, {}, TypeError, 'A is None: fused attention keeps no weights.'),
     ((None, None), {}, TypeError, 'A[0] is None'),
     (None, {}, TypeError, 'attn_implementation="eager"'),
-    ((), {}, ValueError, "A is empty"),
+    # What transformers give where attention is fused.
+    ((), {}, ValueError, 'A is empty: fused attention keeps no weights.'),
+    (np.ones((2, 2), complex), {}, TypeError, "A is ndarray of complex128; it must be an array of real"),
+    (type("Output", (), {"attentions": ()})(), {}, TypeError, "A is Output; plot its .attentions"),
+    (weights(4, 4), {"title": None}, TypeError, "title is NoneType; it must be a text"),
+    (weights(4, 4), {"heads": 1.0}, TypeError, "heads is float; it must be a number or a list"),
+    (weights(4, 4), {"layers": ["a"]}, TypeError, "layers holds str; it must be a whole number"),
+    (weights(1, 1, 4, 4), {"batch": "0"}, TypeError, "batch holds str; it must be a whole number"),
+    (weights(4, 4), {"tokens": 4}, TypeError, "tokens is int; it must be a text or a list of texts"),
     (((weights(1, 1, 2, 2),),), {}, TypeError, "generate()"),
     ("text", {}, TypeError, "A is str; it must be an array"),
     (weights(4), {}, ValueError, "A has shape [4]; it must be [seq_len_q, seq_len_k]"),
@@ -159,3 +169,11 @@ def test_more_than_a_page_holds_is_said():
     plot = headproof.plot(np.zeros((5000, 4000), np.float32))
     with pytest.raises(ValueError, match="choose fewer layers or heads"):
         plot.html()
+    assert plot._repr_html_() is None  # a notebook shows the picture
+
+
+def test_labels_that_would_not_show_get_marks():
+    data, _ = data_of(headproof.plot(weights(6, 6), [" ", "\n", "\u202ea", " the", "🦊", ""]).html())
+    assert data["keys"] == ["␣", "⏎", "U+202Ea", " the", "🦊", ""]
+    data, _ = data_of(headproof.plot(weights(2, 2), np.array([464, 50256])).html())
+    assert data["keys"] == ["464", "50256"]

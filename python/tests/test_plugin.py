@@ -88,6 +88,12 @@ def test_an_unknown_theorem_is_said(pytester):
                         "def test_it(theorem): pass\n")
     ended = pytester.runpytest_subprocess(*PLUGIN)
     ended.stdout.fnmatch_lines(["*there is no theorem 'prop-9.9'; there are prop-3.1*"])
+    assert "headproof_pytest.py" not in ended.stdout.str()  # no traceback of ours
+    pytester.makepyfile("import headproof\n"
+                        "@headproof.pytest.theorems(print, only='prop-5.1')\n"
+                        "def test_it(theorem): pass\n")
+    ended = pytester.runpytest_subprocess(*PLUGIN)
+    ended.stdout.fnmatch_lines(["*TypeError: only is the text 'prop-5.1'; it must be a list*"])
 
 
 def test_the_plugin_costs_nothing_where_it_is_not_used():

@@ -146,10 +146,53 @@ def test_what_has_no_gradient_is_said():
         headproof.torch.attention(q, q, q, normal(3, 3, grad=True))
     with pytest.raises(ValueError, match="dropout_p is 0.5"):
         headproof.torch.attention(q, q, q, None, 0.5)
+    # Also where d_out has no gradient of its own.
+    gradient, = torch.autograd.grad(headproof.torch.attention(q, q, q).sum(), q, create_graph=True)
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        (gradient.square().sum() + q.sum()).backward()
     out = headproof.torch.attention(q, q, q)
     gradient, = torch.autograd.grad(out, q, normal(1, 1, 3, 2, grad=True), create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
+    with pytest.raises(RuntimeError, match="no second derivatives"):
         gradient.sum().backward()
+
+
+def test_what_gradients_are_taken_of_is_said():
+    q = normal(2, 2, 4, 3)
+    for arguments, error, sentence in [
+            ((q.numpy(), q, q), TypeError, "query is ndarray; it must be a torch.Tensor"),
+            ((q, None, q), TypeError, "key is NoneType"),
+            ((q, q, q.to_sparse()), TypeError, "value, a torch.Tensor, does not export"),
+            ((q[:, :1].expand(2, 4, 4, 3), q, q), ValueError, "enable_gqa=True lets heads of query"),
+            ((q[:, :1].expand(2, 3, 4, 3), q, q), ValueError, "query has shape [2, 3, 4, 3] and key")]:
+        with pytest.raises(error) as raised:
+            headproof.torch.attention(*arguments)
+        assert sentence in str(raised.value)
+    mask = np.tri(4, dtype=bool)
+    assert torch.equal(headproof.torch.attention(q, q, q, mask), attention(q, q, q, is_causal=True))
+
+
+def test_torch_func_grad():
+    q, k, v = (normal(1, 2, 4, 3) for _ in range(3))
+    found = torch.func.grad(lambda x: headproof.torch.attention(x, k, v).square().sum())(q)
+    q.requires_grad_()
+    headproof.torch.attention(q, k, v).square().sum().backward()
+    assert torch.equal(found, q.grad)
+
+
+def test_a_sign_that_torch_keeps_beside_the_numbers_counts():
+    q = torch.randn(1, 2, 4, 3, dtype=torch.complex64).conj().imag
+    k = normal(1, 2, 4, 3)
+    assert q.is_neg()
+    assert torch.equal(attention(q, k, k), attention(q.clone(), k, k))
+    mask = normal(4, 4)
+    assert torch.equal(attention(k, k, k, torch._neg_view(mask)), attention(k, k, k, -mask))
+
+
+@pytest.mark.parametrize("width", [1, 65, 2**28 - 1, 2**28, 2**31, 2**32, 2**32 + 1, 2**62])
+def test_integers_are_torchs_at_every_width(width):
+    torch.manual_seed(3)
+    found = headproof.Generator(3).randint(-5, width - 5, (9,))
+    assert (found == torch.randint(-5, width - 5, (9,)).numpy()).all()
 
 
 def test_head_and_generator_beside_torch():
@@ -171,6 +214,10 @@ def test_head_and_generator_beside_torch():
 def test_embedding_is_torchs():
     table, ids = normal(5, 3), torch.tensor([[0, 4], [2, 2]])
     assert torch.equal(headproof.embedding(ids, table), F.embedding(ids, table))
+    for other in (ids.numpy().astype(np.uint8), ids.numpy().astype(">i8"), ids.flip(1).numpy()[:, ::-1]):
+        assert torch.equal(headproof.embedding(other, table), F.embedding(ids, table))
+    assert headproof.embedding([], table).shape == (0, 3)
+    assert torch.equal(headproof.embedding(3, table), table[3])
 
 
 def test_check_finds_out_that_a_function_wants_tensors():
@@ -191,6 +238,10 @@ def test_check_finds_out_that_a_function_wants_tensors():
 def test_plot_takes_what_researchers_hold():
     A = torch.rand(1, 2, 4, 4, dtype=torch.float32, requires_grad=True).tril()
     A = (A / A.sum(-1, keepdim=True)).to(torch.bfloat16)
+    for wrong in (A.to("meta"), A.to(torch.complex64)):
+        with pytest.raises(TypeError, match=r"^A is Tensor of torch\.\w+; it must be an array of real"):
+            headproof.plot(wrong)
+    assert headproof.plot(A, torch.tensor([464, 2068, 7586, 21831])).html().count("21831") >= 1
     attentions = (A, A * 1)
     assert b"PNG" in headproof.plot(attentions, list("abcd")).draw("png")[:8]
     assert headproof.plot(A[0, 0]).html()

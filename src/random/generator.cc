@@ -114,7 +114,7 @@ Tensor<Index, 1> Generator::randint(Index low, Index high, Index count) {
   Tensor<Index, 1> out({count});
   const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   for (Index& value : out) {
-    const std::uint64_t draw = range >> 32 != 0 ? draw64() : engine_();
+    const std::uint64_t draw = range >> 28 != 0 ? draw64() : engine_();
     value = static_cast<Index>(static_cast<std::uint64_t>(low) + draw % range);
   }
   return out;

@@ -87,6 +87,8 @@ TEST(Generator, PermutationsAndIntegersHavePyTorchsValues) {
   EXPECT_EQ(digest(Generator(0).randperm(1000)), 0x1f56afb98c57ed9U);
   EXPECT_EQ(digest(Generator(0).randint(0, 65, 8)), 0x628680b382c64682U);
   EXPECT_EQ(digest(Generator(0).randint(0, (Index{1} << 33) + 5, 8)), 0xafd49a9413d5dd06U);
+  EXPECT_EQ(digest(Generator(0).randint(0, (Index{1} << 28) - 1, 8)), 0xff7a0d2bec92e15aU);
+  EXPECT_EQ(digest(Generator(0).randint(0, Index{1} << 28, 8)), 0x646ee9ed6d480231U);  // since 2.7
   EXPECT_EQ(Generator(0).randperm(0).size(), 0);
   EXPECT_EQ(Generator(0).randperm(1)(0), 0);
 }

@@ -19,7 +19,7 @@ class Numpy:
         import numpy
         self.np = numpy
         if dtype == "bfloat16":
-            raise Stop("NumPy has no bfloat16; --framework torch or jax has")
+            raise Stop("NumPy has no bfloat16; the frameworks torch and jax have")
         if device != "cpu":
             raise Stop("NumPy knows the device cpu alone")
         self.dtype = numpy.dtype(dtype)
@@ -189,7 +189,11 @@ def first(result):
 
 def shown(exception):
     """The exception in one line: its type and the first line of its message."""
-    lines = [line for line in str(exception).strip().splitlines() if line.strip()]
+    try:
+        text = str(exception)
+    except Exception:  # its own __str__ fails
+        text = ""
+    lines = [line for line in text.strip().splitlines() if line.strip()]
     return f"{type(exception).__name__}: {lines[0].strip()}" if lines else type(exception).__name__
 
 
@@ -342,8 +346,8 @@ class Server:
                        "in docs/subjects.md")
 
     def answer(self, question):
-        """The reply to a question, a line and what follows it; only what is no Exception, such as
-        KeyboardInterrupt, gets out."""
+        """The reply to a question, a line and what follows it; of what the function raises
+        only KeyboardInterrupt and its like get out."""
         line, _, payload = question.partition(b"\n")
         word, *tokens = line.decode().split()
         try:
@@ -355,7 +359,7 @@ class Server:
             return as_line(str(stop))
         except NotImplementedError as exception:
             return as_line(f"unsupported {self.target} raised {shown(exception)}")
-        except Exception as exception:
+        except (Exception, SystemExit) as exception:
             return as_line(f"error {self.target} raised {shown(exception)}")
 
     def hello(self):
