@@ -3,7 +3,7 @@
 import operator
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +83,12 @@ class Plot:
 
 def plot(
     A: Any,
-    tokens: Sequence[str] | str | None = None,
+    tokens: Iterable[Any] | str | None = None,
     *,
-    query_tokens: Sequence[str] | str | None = None,
+    query_tokens: Iterable[Any] | str | None = None,
     batch: int | None = None,
-    layers: Sequence[int] | int | None = None,
-    heads: Sequence[int] | int | None = None,
+    layers: Iterable[int] | int | None = None,
+    heads: Iterable[int] | int | None = None,
     title: str = "",
     relative: bool = False,
 ) -> Plot:
@@ -195,7 +195,7 @@ def _one_layer(A: Any, name: str, batch: int | None) -> np.ndarray:
     return matrix
 
 
-def _chosen(name: str, wanted: Sequence[int] | int | None, matrices: np.ndarray, axis: int,
+def _chosen(name: str, wanted: Iterable[int] | int | None, matrices: np.ndarray, axis: int,
             numbers: list[int]) -> tuple[np.ndarray, list[int]]:
     if wanted is None:
         return matrices, numbers
@@ -214,7 +214,7 @@ def _chosen(name: str, wanted: Sequence[int] | int | None, matrices: np.ndarray,
     return np.take(matrices, chosen, axis), [numbers[number] for number in chosen]
 
 
-def _labels(name: str, given: Sequence[str] | str | None, count: int) -> list[str]:
+def _labels(name: str, given: Iterable[Any] | str | None, count: int) -> list[str]:
     if given is None:
         return [str(number) for number in range(count)]
     if isinstance(given, str):

@@ -49,6 +49,9 @@ def theorems(function: Callable[..., Any], *, only: Iterable[str] = (),
 
 def parametrize(metafunc: pytest.Metafunc, mark: pytest.Mark) -> None:
     """Called by the plug-in for each decorated test."""
+    if [own.name for own in metafunc.definition.own_markers].count(mark.name) > 1:
+        pytest.fail(f"{metafunc.function.__name__} is decorated twice by headproof.pytest.theorems; a "
+                    "test asks one function", pytrace=False)
     options = dict(mark.kwargs)
     ids = list(options.pop("only", ())) or _core.theorem_ids()
     for name, default in (("seed", 0), ("seconds", 2.0)):

@@ -181,6 +181,12 @@ Index Axes::count() const {
   return product;
 }
 
+bool Axes::is_countable() const {
+  double product = 1;
+  for (int axis = 0; axis < rank; ++axis) product *= static_cast<double>((*this)[axis]);
+  return product <= 0x1p48;
+}
+
 std::string Axes::text() const {
   std::string list;
   for (int axis = 0; axis < rank; ++axis) {
@@ -286,6 +292,9 @@ void Input::check() const {
     raise_value_error(name + " has " + std::to_string(shape_.rank) + " axes; the most are " +
                       std::to_string(most_axes));
   }
+  if (!shape_.is_countable()) {
+    raise_value_error(name + " has shape " + shape_.text() + "; it may have at most 2^48 elements");
+  }
   if (element_ == Element::other) return;  // whoever asks for an element says which would do
   const Index size = about(element_).size;
   if (big_endian_) {
@@ -335,6 +344,10 @@ std::vector<Index> Input::integers() const {
 
 Output::Output(const Input& like, Element element, const Axes& shape)
     : maker_(like.maker()), element_(element), shape_(shape) {
+  if (!shape.is_countable()) {
+    raise_value_error("the result would have shape " + shape.text() +
+                      "; it may have at most 2^48 elements");
+  }
   if (element == Element::float16 || element == Element::bfloat16) {
     narrowed_.resize(static_cast<std::size_t>(shape.count()));
   }

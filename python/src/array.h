@@ -41,6 +41,9 @@ struct Axes {
   Index operator[](int axis) const { return sizes[static_cast<std::size_t>(axis)]; }
   Index& operator[](int axis) { return sizes[static_cast<std::size_t>(axis)]; }
   Index count() const;
+  /// Whether `count` is at most 2^48, more than any memory holds: views that repeat elements can
+  /// have sizes whose product is none.
+  bool is_countable() const;
   std::string text() const;  ///< "[2, 3]"
   bool operator==(const Axes& other) const {
     return rank == other.rank &&
@@ -56,8 +59,8 @@ void prepare_arrays();
 /// protocol, else by DLPack. It stays exported while this lives, which needs the GIL to end.
 class Input {
  public:
-  /// `name` is the argument's, for errors: no array, not on the CPU, more than 16 axes, bytes in
-  /// another order, numbers that lie unaligned, a tensor that requires grad.
+  /// `name` is the argument's, for errors: no array, not on the CPU, too many axes or elements,
+  /// bytes in another order, numbers that lie unaligned, a tensor that requires grad.
   Input(const char* name, nb::handle object);
   Input(const Input&) = delete;
   Input& operator=(const Input&) = delete;

@@ -13,6 +13,11 @@ def shaped(*shape, dtype=np.float32):
     return np.ones(shape, dtype)
 
 
+def repeated(*shape):
+    """One number, as often as the shape says."""
+    return np.broadcast_to(np.float32(1), shape)
+
+
 class OnGpu:
     """As a tensor of a GPU shows itself."""
 
@@ -55,6 +60,10 @@ ATTENTION = [
     ((fields, fields, fields), {}, ValueError, "query lies unaligned in memory"),
     ((shaped(4), q, q), {}, ValueError, "query has shape [4]; it must have at least the two axes"),
     ((q, q, np.float32(1)), {}, ValueError, "value has shape []"),
+    ((repeated(2**40, 2**20, 1), q[0, 0], q[0, 0]), {}, ValueError,
+     "query has shape [1099511627776, 1048576, 1]; it may have at most 2^48 elements"),
+    ((repeated(2**40, 1, 1, 1, 4), repeated(1, 2**24, 1, 5, 4), q[0, 0]), {}, ValueError,
+     "the result would have shape [1099511627776, 16777216, 1, 1, 4]; it may have at most 2^48"),
     ((shaped(*[1] * 17), q, q), {}, ValueError, "query has 17 axes; the most are 16"),
     ((q, shaped(2, 3, 5, 8), q), {}, ValueError,
      "query has shape [2, 3, 5, 4] and key has shape [2, 3, 5, 8]; head_dim, the last axis, must"),

@@ -27,3 +27,9 @@ def test_meaning_is_that_of_jax(rng):
     expected = jax.nn.dot_product_attention(q, k, v, is_causal=True)
     found = attention(*(x.transpose(0, 2, 1, 3) for x in (q, k, v)), is_causal=True)
     assert np.abs(np.asarray(found.transpose(0, 2, 1, 3) - expected)).max() < 1e-5
+
+
+def test_what_is_held_is_named():
+    q = jax.numpy.ones((1, 1, 3, 4))
+    with pytest.raises(TypeError, match="query holds int8; attention takes"):
+        attention(q.astype("int8"), q, q)

@@ -94,6 +94,12 @@ def test_an_unknown_theorem_is_said(pytester):
                         "def test_it(theorem): pass\n")
     ended = pytester.runpytest_subprocess(*PLUGIN)
     ended.stdout.fnmatch_lines(["*TypeError: only is the text 'prop-5.1'; it must be a list*"])
+    pytester.makepyfile("import headproof\n"
+                        "@headproof.pytest.theorems(print, only=['prop-5.1'])\n"
+                        "@headproof.pytest.theorems(print, only=['prop-3.1'])\n"
+                        "def test_it(theorem): pass\n")
+    ended = pytester.runpytest_subprocess(*PLUGIN)
+    ended.stdout.fnmatch_lines(["*test_it is decorated twice by headproof.pytest.theorems*"])
 
 
 def test_the_plugin_costs_nothing_where_it_is_not_used():

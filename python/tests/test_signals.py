@@ -7,8 +7,9 @@ import threading
 import time
 
 import numpy as np
+import pytest
 
-from headproof import KvCache, attention_backward
+from headproof import Generator, Head, KvCache, attention_backward
 from headproof import scaled_dot_product_attention as attention
 
 LONG = """
@@ -78,8 +79,16 @@ def test_what_a_handler_raises_comes_out():
         signal.signal(signal.SIGALRM, before)
 
 
-def test_other_threads_run_meanwhile():
-    q = np.zeros((1, 2, 6000, 64), np.float32)
+q = np.zeros((1, 2, 6000, 64), np.float32)
+head = Head(256, 256, 1, Generator())
+x = np.zeros((60_000, 1, 256), np.float32)
+
+
+@pytest.mark.parametrize("work", [lambda: attention(q, q, q, threads=1), lambda: head.key(x),
+                                  lambda: Generator().randn(4_000_000),
+                                  lambda: Generator().randperm(4_000_000)],
+                         ids=["attention", "head.key", "randn", "randperm"])
+def test_other_threads_run_meanwhile(work):
     counted, done = [], threading.Event()
 
     def count():
@@ -90,7 +99,7 @@ def test_other_threads_run_meanwhile():
     thread = threading.Thread(target=count)
     thread.start()
     before = time.perf_counter()
-    attention(q, q, q, threads=1)
+    work()
     after = time.perf_counter()
     done.set()
     thread.join()
@@ -131,4 +140,17 @@ def test_importing_starts_no_thread_and_fork_is_safe_before_the_first_call():
             "out = headproof.scaled_dot_product_attention(q, q, q)\n"
             "if pid == 0: os._exit(0 if (abs(out - 1) < 1e-5).all() else 1)\n"
             "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n")
+    assert subprocess.run([sys.executable, "-W", "ignore", "-c", code], timeout=120).returncode == 0
+
+
+def test_a_child_of_fork_goes_on_calling():
+    code = ("import headproof, os, numpy as np\n"
+            "q = np.random.default_rng(0).standard_normal((1, 8, 200, 64), np.float32)\n"
+            "for n in range(20):\n"
+            "    out = headproof.scaled_dot_product_attention(q, q, q)\n"
+            "    pid = os.fork()\n"
+            "    if pid == 0:\n"
+            "        same = (headproof.scaled_dot_product_attention(q, q, q) == out).all()\n"
+            "        os._exit(0 if same else 1)\n"
+            "    assert os.waitpid(pid, 0)[1] == 0\n")
     assert subprocess.run([sys.executable, "-W", "ignore", "-c", code], timeout=120).returncode == 0
