@@ -19,9 +19,10 @@ std::string number(double value);
 
 /// A sentence on what fails; where it names a place, the place as data too.
 struct Told {
-  Told(std::string sentence, std::optional<Place> named = {})  // NOLINT: a sentence is one
+  Told(std::string sentence,
+       std::optional<Place> named = {})  // NOLINT(google-explicit-constructor)
       : text(std::move(sentence)), place(named) {}
-  Told(const char* sentence) : text(sentence) {}  // NOLINT
+  Told(const char* sentence) : text(sentence) {}  // NOLINT(google-explicit-constructor)
   std::string text;
   std::optional<Place> place;
 };
