@@ -19,8 +19,8 @@ std::string number(double value);
 
 /// A sentence on what fails; where it names a place, the place as data too.
 struct Told {
-  Told(std::string sentence,
-       std::optional<Place> named = {})  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Told(std::string sentence, std::optional<Place> named = {})
       : text(std::move(sentence)), place(named) {}
   Told(const char* sentence) : text(sentence) {}  // NOLINT(google-explicit-constructor)
   std::string text;
