@@ -79,6 +79,14 @@ const explorer = (() => {
     return plan.across < leastLabelled || plan.down < leastLabelled ? fitted(bare) : plan;
   };
 
+  // The text, or as much of it as fits that many pixels.
+  const fitting = (paint, text, width) => {
+    if (paint.measureText(text).width <= width) return text;
+    const letters = [...text];
+    while (letters.length > 0 && paint.measureText(`${letters.join("")}…`).width > width) letters.pop();
+    return `${letters.join("")}…`;
+  };
+
   // Draws a heat map and returns how to find the cell under a point. Labels stand at the axes where
   // cells are large enough to read them.
   const drawMap = (canvas, matrix, scale, labels, chosen) => {
@@ -111,7 +119,8 @@ const explorer = (() => {
       for (let i = 0; i < matrix.rows; ++i) {
         paint.fillStyle = colour(chosen && i === chosen.i ? "--accent" : "--soft");
         paint.textAlign = alone ? "center" : "right";
-        paint.fillText(labels.queries[i], (alone ? left / 2 : left - 4) * ratio, (y(i) + y(i + 1)) / 2, (left - 4) * ratio);
+        const text = fitting(paint, labels.queries[i], (left - 4) * ratio);
+        paint.fillText(text, (alone ? left / 2 : left - 4) * ratio, (y(i) + y(i + 1)) / 2);
       }
       for (let j = 0; j < matrix.keys; ++j) {
         paint.fillStyle = colour(chosen && j === chosen.j ? "--accent" : "--soft");
@@ -119,7 +128,8 @@ const explorer = (() => {
         paint.translate((x(j) + x(j + 1)) / 2, (upright ? top - 4 : top / 2) * ratio);
         paint.textAlign = upright ? "left" : "center";
         if (upright) paint.rotate(-Math.PI / 2);
-        paint.fillText(labels.keys[j], 0, 0, (upright ? top - 6 : across * 1.1) * ratio);
+        if (upright) paint.fillText(fitting(paint, labels.keys[j], (top - 6) * ratio), 0, 0);
+        else paint.fillText(labels.keys[j], 0, 0, across * 1.1 * ratio);
         paint.restore();
       }
     }
@@ -157,6 +167,7 @@ const explorer = (() => {
       for (let j = 0; j < matrix.keys; ++j) seen += matrix.value(i, j) !== undefined;
       return seen;
     };
+    parts.strip.classList.toggle("words", labels.keys.some((label) => [...label].length > 1));
     parts.strip.append(...labels.keys.map((label) => element("span", {}, element("bdi", {}, label))));
 
     // Begin where something shows: at the key that is most above its even share.
