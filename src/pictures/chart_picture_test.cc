@@ -14,8 +14,8 @@ Result<std::string> drawn(const Chart& chart, PictureFormat format = PictureForm
 }
 
 /// The mean place of a colour's pixels.
-Place middle_of(const Pixels& pixels, Colour colour) {
-  Place sum;
+PixelPlace middle_of(const Pixels& pixels, Colour colour) {
+  PixelPlace sum;
   for (Index y = 0; y < pixels.height; ++y) {
     for (Index x = 0; x < pixels.width; ++x) {
       if (colour_at(pixels, x, y) == colour) sum = {sum.x + x, sum.y + y};
@@ -34,7 +34,7 @@ TEST(ChartPicture, FormatsBeginAsTheyMust) {
 
 TEST(ChartPicture, LargerValuesStandHigherAndFartherRight) {
   const auto pixels = read_png(*drawn({.lines = {{"", {1, 2}, {1, 1.1}}, {"", {8, 9}, {5, 5.1}}}}));
-  const Place low = middle_of(*pixels, first_line), high = middle_of(*pixels, second_line);
+  const PixelPlace low = middle_of(*pixels, first_line), high = middle_of(*pixels, second_line);
   EXPECT_LT(low.x, high.x);
   EXPECT_GT(low.y, high.y);
 }
@@ -43,7 +43,7 @@ TEST(ChartPicture, LogarithmicAxesTakeEqualRatiosForEqualSteps) {
   // Isolated points: the marker of 4 stands half way between those of 1 and 16.
   const auto pixels = read_png(
       *drawn({.log_x = true, .log_y = true, .lines = {{"", {1, 16}, {1, 16}}, {"", {4}, {4}}}}));
-  const Place whole = middle_of(*pixels, first_line), half = middle_of(*pixels, second_line);
+  const PixelPlace whole = middle_of(*pixels, first_line), half = middle_of(*pixels, second_line);
   EXPECT_NEAR(static_cast<double>(whole.x), static_cast<double>(half.x), 12);
   EXPECT_NEAR(static_cast<double>(whole.y), static_cast<double>(half.y), 12);
 }

@@ -20,7 +20,7 @@ Pixels drawn(const HeatMap& map, const MapSize& size, const ColourMap& colours =
   return read_png(*canvas->finish()).value();
 }
 
-Place cell(const MapSize& size, Index row, Index column) {
+PixelPlace cell(const MapSize& size, Index row, Index column) {
   return {left + column * size.cell_width, top + row * size.cell_height};
 }
 

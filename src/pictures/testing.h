@@ -12,9 +12,9 @@
 
 namespace headproof {
 
-struct Place {
+struct PixelPlace {
   Index x = 0, y = 0;
-  bool operator==(const Place&) const = default;
+  bool operator==(const PixelPlace&) const = default;
 };
 
 inline Colour colour_at(const Pixels& pixels, Index x, Index y) {
@@ -22,7 +22,8 @@ inline Colour colour_at(const Pixels& pixels, Index x, Index y) {
   return {pixels.rgb[at], pixels.rgb[at + 1], pixels.rgb[at + 2]};
 }
 
-inline bool is_filled(const Pixels& pixels, Colour colour, Place from, Index width, Index height) {
+inline bool is_filled(const Pixels& pixels, Colour colour, PixelPlace from, Index width,
+                      Index height) {
   for (Index y = from.y; y < from.y + height; ++y) {
     for (Index x = from.x; x < from.x + width; ++x) {
       if (colour_at(pixels, x, y) != colour) return false;
@@ -32,11 +33,11 @@ inline bool is_filled(const Pixels& pixels, Colour colour, Place from, Index wid
 }
 
 /// The first rectangle of that size and colour, in reading order.
-inline std::optional<Place> find_filled(const Pixels& pixels, Colour colour, Index width,
-                                        Index height) {
+inline std::optional<PixelPlace> find_filled(const Pixels& pixels, Colour colour, Index width,
+                                             Index height) {
   for (Index y = 0; y + height <= pixels.height; ++y) {
     for (Index x = 0; x + width <= pixels.width; ++x) {
-      if (is_filled(pixels, colour, {x, y}, width, height)) return Place{x, y};
+      if (is_filled(pixels, colour, {x, y}, width, height)) return PixelPlace{x, y};
     }
   }
   return {};

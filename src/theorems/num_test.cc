@@ -247,9 +247,9 @@ TEST(Num, ACombinationThatIsRefusedIsNoFailure) {
   CheckOptions options;
   options.theorems = {"num-options", "num-mask"};
   const Report report = check(*subject, options);
-  ASSERT_EQ(report.declined.size(), 1U);
-  EXPECT_EQ(report.declined[0].what, "causal + mask");
-  EXPECT_EQ(report.declined[0].refusal.why, "a mask and is_causal do not go together");
+  ASSERT_EQ(report.failed_together.size(), 1U);
+  EXPECT_EQ(report.failed_together[0].what, "causal + mask");
+  EXPECT_EQ(report.failed_together[0].refusal.why, "a mask and is_causal do not go together");
 }
 
 /// One that knows the bottom right corner alone, as it stands in the keys or in all of them.
