@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "attention/parallel.h"
 #include "headproof/attention.h"
 
 namespace headproof::python {
@@ -60,9 +61,10 @@ void run_outside(int threads, const Signals& signals, const Work& work) {
   Status done = std::monostate();
   {
     const nanobind::gil_scoped_release outside;
-    if (threads > 0) {
+    const int at_hand = static_cast<int>(threads_at_hand());
+    if (threads > 0 && at_hand > 1) {
       // oneTBB warns on stderr of more threads than there are.
-      tbb::task_arena arena(std::min(threads, tbb::this_task_arena::max_concurrency()));
+      tbb::task_arena arena(std::min(threads, at_hand));
       arena.execute([&] { done = work(); });
     } else {
       done = work();

@@ -421,7 +421,7 @@ Status attention_backward_into(View<const Scalar, 4> q, View<const Scalar, 4> k,
   };
   double work = 0;
   for (Index n = 0; n < squares; ++n) work += backward.work(square(n));
-  const bool parallel = work > serial_work;
+  const bool parallel = work > serial_work && threads_at_hand() > 1;
   Progress progress(options.progress, work);
   const auto no_state = [] { return 0; };
   const auto add = [&](Index n) {

@@ -3,6 +3,7 @@
 
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -29,8 +30,12 @@ namespace headproof {
 /// Multiply-adds below which a forward pass is over before other threads are awake.
 inline constexpr double forward_serial_work = 1 << 18;
 
-/// Threads that work may be shared out to.
-inline Index threads_at_hand() { return tbb::this_task_arena::max_concurrency(); }
+/// Threads that work may be shared out to. A child of fork has none of its parent's, and oneTBB
+/// would wait for them.
+inline Index threads_at_hand() {
+  static const pid_t first = getpid();
+  return getpid() == first ? tbb::this_task_arena::max_concurrency() : 1;
+}
 
 /// Calls task(state, i) for i = 0 .. count - 1, each once, in this order but for what runs at the
 /// same time; `make_state()` makes what a thread keeps from task to task. Each task runs in the
