@@ -250,6 +250,9 @@ TEST(Num, ACombinationThatIsRefusedIsNoFailure) {
   ASSERT_EQ(report.failed_together.size(), 1U);
   EXPECT_EQ(report.failed_together[0].what, "causal + mask");
   EXPECT_EQ(report.failed_together[0].refusal.why, "a mask and is_causal do not go together");
+  EXPECT_NE(report.text().find("fails at        causal + mask: a mask and is_causal"),
+            std::string::npos)
+      << report.text();
 }
 
 /// One that knows the bottom right corner alone, as it stands in the keys or in all of them.
